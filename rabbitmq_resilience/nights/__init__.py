@@ -1,1 +1,1 @@
-"""What is kept of each night, and what nights say together: results for machines and for people."""
+"""Keep the results of each night, for machines and for people, and analyse them over many nights."""

@@ -1,4 +1,4 @@
-"""pytest, called by a command: it ends in order whatever ends the command."""
+"""Run pytest from a command, so that pytest ends cleanly even if a signal or the time limit ends the command."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from contextlib import contextmanager, suppress
 from types import FrameType
 
 LIMIT_REACHED = 124
-#: After the limit: for scenarios to heal what they broke and for brokers to end.
+#: How long pytest may go on after the limit, to heal faults and to end brokers.
 ENDS_WITHIN_S = 120.0
 
 
 def run_pytest(command: Sequence[str], *, limit_s: float | None) -> int:
-    """Its exit status, LIMIT_REACHED, or 128 and the number of the signal that killed it. Passes on what asks it to
-    end, so that scenarios heal what they broke; ends what does not end by itself."""
-    # Else pytest would inherit that it ignores SIGINT where this is a background job of a shell.
+    """Run pytest; return its exit status, LIMIT_REACHED, or 128 plus the number of the signal that killed it.
+
+    Pass on signals that ask to end, so that scenarios heal their faults. Kill pytest if it does not end in time."""
+    # As a background job of a shell this process ignores SIGINT, and without the default handler pytest would too.
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    # In a group of its own, so that what a terminal sends to all comes once.
+    # pytest has its own process group, so that a signal of the terminal arrives there once.
     with subprocess.Popen(command, process_group=0) as process, _passed_on(process):
         try:
             status = process.wait(timeout=limit_s)
@@ -27,14 +28,16 @@ def run_pytest(command: Sequence[str], *, limit_s: float | None) -> int:
             try:
                 process.wait(timeout=ENDS_WITHIN_S)
             except subprocess.TimeoutExpired:
-                process.kill()  # brokers end with it
+                process.kill()  # the brokers end with pytest
             return LIMIT_REACHED
     return 128 - status if status < 0 else status
 
 
 @contextmanager
 def _passed_on(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """CI services send SIGINT or SIGTERM where a job is cancelled; pytest ends in order by the first only."""
+    """Send pytest a SIGINT for each SIGINT and SIGTERM of this process.
+
+    CI services send either one to cancel a job, but pytest ends cleanly only after SIGINT."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         with suppress(ProcessLookupError):

@@ -1,13 +1,13 @@
-"""Where a series of numbers, one a night, changed its level.
+"""Find where a series of numbers, one for each night, changed its level.
 
-A stretch of nights is cut in two where that leaves the least squared distance from the means of the two parts; the
-library ruptures finds that place. It is believed only if chance would hardly do as well: among shuffles of the same
-values, at most one in a thousand leaves as little. Both parts are searched in the same way. Before, each value is taken
-as its distance from the median, in units of the usual distance, and is bounded: one bad night moves no mean.
+A stretch of nights is cut in two so that the squared distances from the means of the two parts are least; the library
+ruptures finds that cut. The cut is accepted only if chance hardly explains it: at most one in a thousand shuffles of
+the same values gives a cut as good. Both parts are searched in the same way. Before that, each value is replaced by its
+distance from the median, in units of the usual distance, and bounded, so that one bad night moves no mean.
 
-Nothing is assumed of how the numbers are spread, only that nights without a change could as well have come in any other
-order. Source: Good, "Permutation, Parametric and Bootstrap Tests of Hypotheses"; Truong, Oudre, Vayatis, "Selective
-review of offline change point detection methods".
+No distribution of the numbers is assumed, only that nights without a change could have come in any other order.
+Sources: Good, "Permutation, Parametric and Bootstrap Tests of Hypotheses"; Truong, Oudre, Vayatis, "Selective review of
+offline change point detection methods".
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from rabbitmq_resilience.tools.extras import install_command
 
 Floats = npt.NDArray[np.float64]
 
-#: What chance may do. It is so small as a series is looked at again each night: `benchmarks/change_points.py`.
+#: The highest p of a change. It is small, as each series is searched again every night: `benchmarks/change_points.py`.
 LEVEL = 0.001
-#: Of fewer nights there are too few orders for any to be as rare as that: 7 of 14 can be chosen in 3,432 ways.
+#: Fewer nights have too few orders to reach LEVEL: 7 of 14 can be chosen in 3,432 ways.
 NIGHTS_MIN = 14
-#: Fewer nights than these on one side are no level yet.
+#: The fewest nights that make a level.
 SIDE_NIGHTS_MIN = 3
-#: How far a value counts at most, in usual distances from the median.
+#: The largest distance from the median with which a value counts, in units of the usual distance.
 BOUND = 3.0
 #: A normal distribution's standard deviation, in medians of its absolute distances.
 _DEVIATIONS_A_MEDIAN = 1.4826
 _SHUFFLES = 9999
 _SHUFFLES_AT_ONCE = 1111
-#: Sums of the same numbers in another order differ by less.
+#: Sums of the same numbers in different orders differ by less than this part.
 _ROUNDING = 1e-9
 _SEED = 20_001
 
 
 class NoLibraryError(Exception):
-    """The optional part of the package that finds change points is not installed; the text says how to have it."""
+    """The optional library that finds change points is not installed. The text says how to install it."""
 
     def __init__(self) -> None:
         super().__init__(f"Change points need the library ruptures: {install_command('trend')}")
@@ -49,8 +49,10 @@ class NoLibraryError(Exception):
 
 @dataclass(frozen=True)
 class ChangePoint:
-    """The level was ``before`` (a median) until the night before ``first``, an index of the series, and is ``after``
-    from it on. ``p`` is the part of all shuffles that would show as much."""
+    """A change of the level, at the index ``first`` of the series.
+
+    ``before``, ``after``: the medians of the nights before ``first``, and from it on. ``p``: the part of all shuffles
+    that have a cut as good."""
 
     first: int
     before: float
@@ -59,13 +61,14 @@ class ChangePoint:
 
     @property
     def ratio(self) -> float | None:
-        """``after`` as a part of ``before``; None where that was 0."""
+        """Return ``after`` as a part of ``before``; None if that is 0."""
         return self.after / self.before if self.before else None
 
 
 def change_points(values: Sequence[float] | Floats) -> list[ChangePoint]:
-    """Where ``values``, in the order of nights, changed. The same values give the same answer. Raises
-    NoLibraryError."""
+    """Return the changes of ``values``, which are in the order of nights. The result is deterministic.
+
+    Raise NoLibraryError without the library."""
     series = np.asarray(values, dtype=np.float64)
     found = sorted(_changes(series, 0, len(series), np.random.default_rng(_SEED)))
     edges = [0, *(first for first, _ in found), len(series)]
@@ -74,7 +77,9 @@ def change_points(values: Sequence[float] | Floats) -> list[ChangePoint]:
 
 
 def noise(values: Sequence[float] | Floats, changes: Sequence[ChangePoint]) -> float | None:
-    """How far nights usually lie from their level, as a part of it; None where that cannot be told."""
+    """Return how far nights usually lie from their level, as a part of it.
+
+    None if there are too few nights, or all levels are 0."""
     series = np.asarray(values, dtype=np.float64)
     edges = [0, *(change.first for change in changes), len(series)]
     parts = [series[a:b] for a, b in itertools.pairwise(edges) if b - a >= SIDE_NIGHTS_MIN]
@@ -83,7 +88,7 @@ def noise(values: Sequence[float] | Floats, changes: Sequence[ChangePoint]) -> f
 
 
 def _changes(series: Floats, start: int, end: int, random: np.random.Generator) -> Iterator[tuple[int, float]]:
-    """Each change's first index, and its p."""
+    """Yield (first index, p) of each change."""
     if end - start < NIGHTS_MIN:
         return
     bounded = bounded_distances(series[start:end])
@@ -98,11 +103,12 @@ def _changes(series: Floats, start: int, end: int, random: np.random.Generator) 
 
 
 def bounded_distances(values: Floats) -> Floats | None:
-    """Distances from the median, in units of their own median, or of their mean where more than half are 0; bounded.
-    None where all values are the same."""
+    """Return the bounded distances from the median, in units of their own median; None if all values are equal.
+
+    If more than half of the distances are 0, the unit is their mean."""
     apart = values - np.median(values)
     usual = float(np.median(np.abs(apart))) * _DEVIATIONS_A_MEDIAN or float(np.mean(np.abs(apart)))
-    with np.errstate(over="ignore"):  # what is far beyond the bound is bounded too
+    with np.errstate(over="ignore"):  # values that overflow are bounded too
         return np.clip(apart / usual, -BOUND, BOUND) if usual else None
 
 
@@ -116,8 +122,9 @@ def _best_cut(values: Floats) -> int:
 
 
 def _p(values: Floats, first: int, random: np.random.Generator) -> float:
-    """The part of the shuffles whose best cut gains as much as that at ``first``, itself among them; once they are too
-    many, no more are drawn."""
+    """Return the part of the shuffles, with the given order itself, whose best cut gains as much as that at ``first``.
+
+    Stop drawing shuffles when it certainly exceeds LEVEL."""
     reached = _gains(values[None])[0, first - SIDE_NIGHTS_MIN] * (1 - _ROUNDING)
     drawn = as_good = 0
     while drawn < _SHUFFLES and as_good < LEVEL * (_SHUFFLES + 1):
@@ -128,7 +135,7 @@ def _p(values: Floats, first: int, random: np.random.Generator) -> float:
 
 
 def _gains(rows: Floats) -> Floats:
-    """By how much each allowed cut (columns) of each row lessens the squared distances from the means."""
+    """Return by how much each allowed cut (columns) of each row reduces the squared distances from the means."""
     nights = rows.shape[1]
     cuts = np.arange(SIDE_NIGHTS_MIN, nights - SIDE_NIGHTS_MIN + 1)
     left = np.cumsum(rows - rows.mean(axis=1, keepdims=True), axis=1)[:, cuts - 1]

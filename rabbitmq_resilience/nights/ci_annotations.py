@@ -1,6 +1,6 @@
-"""What broke, as annotations that GitHub Actions shows beside the files. GitLab has none: it reads JUnit XML.
+"""Write what broke as annotations that GitHub Actions shows next to the files. GitLab has none: it reads JUnit XML.
 
-Their form is of GitHub's documentation, "Workflow commands for GitHub Actions".
+The format is from GitHub's documentation, "Workflow commands for GitHub Actions".
 """
 
 from __future__ import annotations
@@ -15,18 +15,20 @@ from rabbitmq_resilience.nights.night_file import Night, Played
 from rabbitmq_resilience.nights.troubles import Trouble, troubles
 
 GITHUB, NONE = "github", "none"
-#: The checkout of the repository, from which GitHub names files.
+#: The checkout of the repository; GitHub's paths are relative to it.
 _WORKSPACE = "GITHUB_WORKSPACE"
 
 
 def wanted(given: str | None) -> bool:
-    """By the option, or else by where this runs."""
+    """Return whether annotations are wanted: by the option if it is given, else on GitHub Actions."""
     return given == GITHUB if given is not None else os.environ.get("GITHUB_ACTIONS") == "true"
 
 
 def of(night: Night, places: Mapping[str, tuple[str, int | None]], *, root: Path) -> Iterator[str]:
-    """A line for each scenario that broke, or could not tell. ``places``: the file of each, below ``root``, and the
-    line in it, from 0; None in a fault file, where the line of the invariant that broke is looked up."""
+    """Yield a line for each scenario that broke, or that came to no verdict.
+
+    ``places``: {scenario: (file below ``root``, line from 0)}. The line is None for a fault file; then it is that of
+    the invariant that broke."""
     for trouble in troubles(night):
         name, line = places.get(trouble.scenario, (None, None))
         file = None if name is None else root / name
@@ -51,7 +53,7 @@ def _in_workspace(file: Path) -> Path:
 
 
 def _line_of_invariant(file: Path, run: Played | None) -> int | None:
-    """From 0; None where it cannot be told."""
+    """Return the line, from 0, of the invariant that broke; None if it is not found."""
     if run is None or run.broke_first is None or file.suffix not in (".yaml", ".yml"):
         return None
     try:
@@ -71,7 +73,9 @@ def _pairs(node: yaml.Node | None, name: str) -> Iterator[tuple[yaml.Node, yaml.
 
 
 def _escaped(text: str, more: str = "") -> str:
-    """A character as GitHub's runner wants it, so that no text can end a command or begin another one."""
+    """Return the text with special characters encoded as GitHub's runner expects.
+
+    So no text can end a command or begin another one."""
     for character in f"%\r\n{more}":
         text = text.replace(character, f"%{ord(character):02X}")
     return text

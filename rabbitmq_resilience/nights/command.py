@@ -1,12 +1,12 @@
-"""One whole night, as CI services and ``make nightly`` call it: pytest, what comes of it, and what is kept.
+"""Play one whole night with pytest and collect its results; CI services and ``make nightly`` call this.
 
 ::
 
     <to>/
-        night.jsonl      the file of the night (one more is in the folder of nights)
-        junit.xml        for machines
-        summary.md       for people; on GitHub also where the job shows it
-        runs/            this night's pages with their index; all that was recorded of what did not end as expected
+        night.jsonl      the file of the night (a copy; the original is in the folder of nights)
+        junit.xml        the results for machines
+        summary.md       the results for people; on GitHub also in the summary of the job
+        runs/            the pages of this night's runs with an index; the whole directories of unexpected runs
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ from rabbitmq_resilience.nights.summary import summary
 from rabbitmq_resilience.pages.index import write_index
 from rabbitmq_resilience.record.run_directory import RunDirectory
 
-#: What each status means; pytest's own end at 5.
+#: The meaning of each exit status; 0 to 5 are pytest's own.
 MEANINGS: Mapping[int, str] = {
     0: "everything ended as expected",
     1: "broken: a promise was broken, or a test failed in another way",
     2: "interrupted",
     3: "pytest itself failed",
-    4: "pytest was not called as it should be",
+    4: "pytest was called in a wrong way",
     5: "no scenario was found",
-    10: "could not tell: no promise was seen to be broken, and not every run came to a verdict",
+    10: "unknown: no promise was seen to be broken, but not every run came to a verdict",
     124: "the time limit was reached, and the night was ended",
 }
 STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 
 
 def main(arguments: Sequence[str], *, program: str) -> int:
-    """Returns pytest's exit status, or LIMIT_REACHED, or 128 and the number of the signal that killed it."""
+    """Play a night; return pytest's exit status, LIMIT_REACHED, or 128 plus the number of the signal that killed it."""
     given, for_pytest = _parser(program).parse_known_args(list(arguments))
     fresh = Path("reports/night") / f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}"
     to, nights, runs = (folder.resolve() for folder in (given.to or fresh, given.nights, given.runs))
     if to.exists() and any(to.iterdir()):
-        print(f"{to} is not empty: name another folder (--to), or take what is in it away", file=sys.stderr)
+        print(f"{to} is not empty: name another folder (--to), or move its contents away", file=sys.stderr)
         return 4
     to.mkdir(parents=True, exist_ok=True)
     before = set(find_nights(nights)) if nights.exists() else set()
@@ -58,14 +58,14 @@ def main(arguments: Sequence[str], *, program: str) -> int:
     files = [path for path in find_nights(nights) if path not in before] if nights.exists() else []
     for file in files[-1:]:
         _collect(file, to=to, runs=runs)
-    print(f"nightly: status {status}, {MEANINGS.get(status, 'killed')}; what came of it is in {to}", flush=True)
+    print(f"nightly: status {status}, {MEANINGS.get(status, 'killed')}; the results are in {to}", flush=True)
     return status
 
 
 def _parser(program: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=program,
-        description="Plays one night with pytest, which takes all other options, and collects what came of it.",
+        description="Play one night with pytest, which takes all other options, and collect the results.",
         allow_abbrev=False,
     )
     parser.add_argument("--to", type=Path, help="an empty folder (a new one in reports/night)")
@@ -73,7 +73,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
         "--nights",
         type=Path,
         default=Path("reports/nights"),
-        help="the folder that has a file of each night (%(default)s)",
+        help="the folder with a file for each night (%(default)s)",
     )
     parser.add_argument(
         "--runs", type=Path, default=Path("reports/runs"), help="where run directories go (%(default)s)"
@@ -83,7 +83,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
 
 
 def _collect(file: Path, *, to: Path, runs: Path) -> None:
-    """Also of a night that was killed, as far as it came."""
+    """Copy the night's file and write its summary and pages; also for a night that was killed."""
     shutil.copyfile(file, to / "night.jsonl")
     try:
         night = read_night(file)

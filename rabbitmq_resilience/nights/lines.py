@@ -1,4 +1,4 @@
-"""From what is at hand to the lines of a night: this machine and this suite, and a run that was judged."""
+"""Make the lines of a night: the header from this machine and this suite, and a line from each judged run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NO_COMMIT_AFTER_S = 10
 
 
 def moment(at_s: float | None = None) -> str:
-    """Of seconds since 1970, or of now, in UTC."""
+    """Return a moment (seconds since 1970, by default now) as text in UTC."""
     at = datetime.now(UTC) if at_s is None else datetime.fromtimestamp(at_s, UTC)
     return f"{at:%Y-%m-%dT%H:%M:%SZ}"
 
@@ -34,7 +34,7 @@ def moment(at_s: float | None = None) -> str:
 def header(
     root: Path, *, name: str | None, machine_name: str | None, driver: str, budget_min: float | None, at: str
 ) -> Header:
-    """Of a night that begins ``at`` a moment. ``root``: the folder of pytest, whose commit is told."""
+    """Return the header of a night that begins ``at`` a moment. ``root``: the folder whose commit is recorded."""
     return Header(
         night=at,
         name=name,
@@ -47,67 +47,71 @@ def header(
 
 
 def machine(name: str | None = None) -> Machine:
-    """This one. Machines that are given the same ``name`` count as the same, such as those that a CI service lends."""
-    told_apart_by = name or _machine_id()
+    """Return the description of this machine.
+
+    Machines with the same ``name`` count as one machine, such as the runners of a CI service."""
+    identity = name or _machine_id()
     return Machine(
         cpus=psutil.cpu_count() or 1,
         memory_gb=round(psutil.virtual_memory().total / 1e9, 1),
         cpu_model=_cpu_model(),
         kernel=platform.release(),
-        id=hashlib.sha256(told_apart_by.encode()).hexdigest()[:8],
+        id=hashlib.sha256(identity.encode()).hexdigest()[:8],
     )
 
 
 def played(result: Result, *, scenario: str, drawn: bool = False) -> Played:
-    """The line of a run that the test ``scenario`` played."""
-    told = result.document
-    availability, recovery, throughput = (_numbers(told, n) for n in ("availability", "recovery", "throughput"))
-    consequences = told.get("consequences") or {}
+    """Return the line of a run that the test ``scenario`` played."""
+    verdict = result.document
+    availability, recovery, throughput = (_numbers(verdict, n) for n in ("availability", "recovery", "throughput"))
+    consequences = verdict.get("consequences") or {}
     known = result.as_expected and result.verdict is not Verdict.VALID
     return Played(
         scenario=scenario,
-        title=str(told.get("title") or result.run.name),
-        verdict=_word(told),
+        title=str(verdict.get("title") or result.run.name),
+        verdict=_word(verdict),
         as_expected=result.as_expected,
-        expected=str(told.get("expected") or "VALID"),
-        known=(told.get("reference") or "no reference") if known else None,
-        invariants={n: _word(found) for n, found in _findings(told, "invariants")},
-        broke_first=broke_first(told),
-        seed=told.get("seed"),
-        broker_version=told.get("broker_version"),
-        driver=told.get("driver"),
-        topology=told.get("topology"),
-        partition_handling=told.get("partition_handling"),
-        queue_type=told.get("queue_type"),
-        outage_s=longest_outage_s(told),
+        expected=str(verdict.get("expected") or "VALID"),
+        known=(verdict.get("reference") or "no reference") if known else None,
+        invariants={n: _word(found) for n, found in _findings(verdict, "invariants")},
+        broke_first=broke_first(verdict),
+        seed=verdict.get("seed"),
+        broker_version=verdict.get("broker_version"),
+        driver=verdict.get("driver"),
+        topology=verdict.get("topology"),
+        partition_handling=verdict.get("partition_handling"),
+        queue_type=verdict.get("queue_type"),
+        outage_s=longest_outage_s(verdict),
         outage_total_s=(consequences.get("outages") or {}).get("total_s"),
         stall_s=availability.get("stall_s"),
         recovered_s=recovery.get("recovered_after_s"),
         kept_ratio=throughput.get("kept_ratio"),
         slowest_ratio=throughput.get("ratio"),
         confirmed_per_s=throughput.get("steady_per_s"),
-        others_cpu=(told.get("others_cpu") or {}).get("mean"),
-        started_at=told.get("started_at"),
-        duration_s=told.get("duration_s"),
+        others_cpu=(verdict.get("others_cpu") or {}).get("mean"),
+        started_at=verdict.get("started_at"),
+        duration_s=verdict.get("duration_s"),
         run=result.run.name,
-        rerun=str(told.get("rerun") or rerun_command(result.run.path)),
+        rerun=str(verdict.get("rerun") or rerun_command(result.run.path)),
         fault_file=f"{result.run.name}/{result.run.fault_file.name}",
         drawn=drawn,
     )
 
 
-def broke_first(told: Mapping[str, Any]) -> BrokeFirst | None:
-    """Of a run, from the content of its verdict.json: the first invariant that is INVALID; of one that cannot tell, the
-    first assumption that failed, or else the first invariant that is UNKNOWN; None of one that is VALID."""
-    word = verdict_word(told)
+def broke_first(verdict: Mapping[str, Any]) -> BrokeFirst | None:
+    """Return what decided the verdict of a run. ``verdict`` is the content of its verdict.json.
+
+    INVALID: the first invariant that is INVALID. UNKNOWN: the first assumption that failed, or else the first invariant
+    that is UNKNOWN. VALID: None."""
+    word = verdict_word(verdict)
     kinds = ("invariants",) if word == "INVALID" else ("assumptions", "invariants")
-    findings = [item for kind in kinds for item in _findings(told, kind)]
+    findings = [item for kind in kinds for item in _findings(verdict, kind)]
     short = ((name, found) for name, found in findings if verdict_word(found) == word)
     name, found = next(short, ("", None)) if word != "VALID" else ("", None)
     return None if found is None else BrokeFirst(invariant=name, summary=str(found.get("summary", "")))
 
 
-#: What an XML report tells of each run, by the names of the fields of its line.
+#: The fields of a run's line that are written into an XML report.
 _PROPERTIES = (
     *("verdict", "as_expected", "expected", "known", "seed", "broker_version", "driver"),
     *("outage_s", "outage_total_s", "stall_s", "recovered_s", "kept_ratio", "slowest_ratio", "confirmed_per_s"),
@@ -116,12 +120,13 @@ _PROPERTIES = (
 
 
 def properties(line: Played, *, number: int = 1) -> Iterator[tuple[str, str]]:
-    """Names and values for JUnit XML; what is not known is left out. From the second run of a test on, names end with
-    its number: ``verdict.2``."""
-    told = {name: getattr(line, name) for name in _PROPERTIES}
+    """Yield (name, value) for JUnit XML, without unknown values.
+
+    From the second run of a test on, names end with the number of the run: ``verdict.2``."""
+    values = {name: getattr(line, name) for name in _PROPERTIES}
     if line.broke_first is not None:
-        told |= {"invariant": line.broke_first.invariant, "reason": line.broke_first.summary}
-    for name, value in told.items():
+        values |= {"invariant": line.broke_first.invariant, "reason": line.broke_first.summary}
+    for name, value in values.items():
         if value is not None:
             yield (name if number == 1 else f"{name}.{number}"), str(value)
 
@@ -130,12 +135,12 @@ def _word(judged: Mapping[str, Any]) -> Word:
     return cast(Word, verdict_word(judged))
 
 
-def _findings(told: Mapping[str, Any], kind: str) -> list[tuple[str, Mapping[str, Any]]]:
-    return list((told.get(kind) or {}).items())
+def _findings(verdict: Mapping[str, Any], kind: str) -> list[tuple[str, Mapping[str, Any]]]:
+    return list((verdict.get(kind) or {}).items())
 
 
-def _numbers(told: Mapping[str, Any], invariant: str) -> Mapping[str, Any]:
-    return dict(_findings(told, "invariants")).get(invariant, {}).get("numbers") or {}
+def _numbers(verdict: Mapping[str, Any], invariant: str) -> Mapping[str, Any]:
+    return dict(_findings(verdict, "invariants")).get(invariant, {}).get("numbers") or {}
 
 
 def _suite_version() -> str:
@@ -146,7 +151,7 @@ def _suite_version() -> str:
 
 
 def _commit(root: Path) -> str | None:
-    """With ``-dirty`` where files of it were changed; None where there is no git, or no repository."""
+    """Return the commit of ``root``, with ``-dirty`` if files were changed; None without git or a repository."""
     command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_NO_COMMIT_AFTER_S, check=False)
@@ -156,22 +161,23 @@ def _commit(root: Path) -> str | None:
 
 
 def with_changes(commit: str | None, root: Path) -> str | None:
-    """A commit that is ``-dirty``, with a short hash of what was changed since: of two such ones nobody could tell
-    whether they are the same."""
+    """Return the commit; if it is ``-dirty``, with a short hash of the changes.
+
+    Without the hash, two different dirty checkouts of one commit would look the same."""
     if commit is None or not commit.endswith("-dirty"):
         return commit
     try:
-        told = subprocess.run(
+        changes = subprocess.run(
             ["git", "-C", str(root), "diff", "HEAD", "--binary"],
             capture_output=True, timeout=_NO_COMMIT_AFTER_S, check=True,
         ).stdout  # fmt: skip
     except (OSError, subprocess.SubprocessError):
         return commit
-    return f"{commit}-{hashlib.sha256(told).hexdigest()[:8]}"
+    return f"{commit}-{hashlib.sha256(changes).hexdigest()[:8]}"
 
 
 def _machine_id() -> str:
-    """By machine-id(5), or else the address of a network card."""
+    """Return the machine-id(5), or else the address of a network card."""
     try:
         return Path("/etc/machine-id").read_text(encoding="ascii").strip() or str(uuid.getnode())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""When each scenario was played, from the files of earlier nights: for machines that are fresh each night."""
+"""Read from earlier nights when each scenario was last played, for machines that are new each night."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rabbitmq_resilience.play.session import Played
 
 
 def earlier_nights(folder: Path) -> tuple[list[Night], list[str]]:
-    """All nights in a folder that can be read, oldest first, and what is wrong with the others, for people."""
+    """Return all nights in a folder that can be read, oldest first, and a message for each other file."""
     nights, troubles = [], []
     for path in find_nights(folder):
         try:
@@ -22,8 +22,10 @@ def earlier_nights(folder: Path) -> tuple[list[Night], list[str]]:
 
 
 def last_played(nights: Iterable[Night], *, name: str | None, driver: str) -> dict[str, Played]:
-    """{scenario: how long it took, and when it ended, the last time} by the nights of that name and driver; others may
-    share the folder. Of a night that was killed counts what it had played."""
+    """Return {scenario: how long it took, and when it ended, the last time}.
+
+    Only nights of that name and driver count, as others may share the folder. A night that was killed counts with what
+    it had played."""
     known: dict[str, Played] = {}
     for night in nights:
         if (night.header.name, night.header.driver) == (name, driver):

@@ -1,15 +1,15 @@
-"""The file of one night: JSON lines, written while it goes on, so that a night that is killed keeps what it had.
+"""Read and write the file of one night: JSON lines, written during the night, so that a killed night keeps its runs.
 
 ::
 
     <nights>/20261122T010000Z-local.jsonl
-        {"is": "night", ...}      the first line: when, where, of which suite
+        {"is": "night", ...}      the first line: the time, the machine, the suite
         {"is": "left_out", ...}   one for each scenario for which there is no time
-        {"is": "played", ...}     one for each run of a scenario, as soon as it is judged
+        {"is": "played", ...}     one for each run of a scenario, written when the run is judged
         {"is": "tested", ...}     one for each scenario when pytest is done with it, after its runs
-        {"is": "ended", ...}      the last line; a night without it was killed, or goes on
+        {"is": "ended", ...}      the last line; a night without this line was killed, or goes on
 
-Moments are texts of ISO 8601 in UTC. What is not known is null, and a field that a reader does not know is passed over.
+Moments are texts of ISO 8601 in UTC. Unknown values are null. A reader ignores fields that it does not know.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from pydantic import TypeAdapter, ValidationError
 FORMAT = 1
 
 Word = Literal["VALID", "INVALID", "UNKNOWN"]
-#: ``unknown``: it failed, and only because it could not tell.
+#: ``unknown``: the test failed only because its run came to no verdict.
 Outcome = Literal["passed", "failed", "unknown", "skipped", "xfailed"]
 
 
 class NightFileError(Exception):
-    """A file is no night, or not whole; the text says which, where, and what is wrong."""
+    """A file is no night, or is damaged. The text says which file, where, and what is wrong."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """``id``: a short hash by which two machines are told apart, without naming one."""
+    """The machine of a night. ``id``: a short hash that identifies the machine without naming it."""
 
     cpus: int
     memory_gb: float
@@ -49,9 +49,11 @@ class Machine:
 
 @dataclass(frozen=True, kw_only=True)
 class Header:
-    """``night``: when it began. ``name``: what the user calls it, such as a CI job. ``suite_commit``: of the checkout
-    whose scenarios are played, where that is known. ``budget_min``: None where everything is to be played. ``planned``:
-    the scenarios that were to be played; early nights do not tell."""
+    """The first line of a night.
+
+    ``night``: when it began. ``name``: given by the user, such as the name of a CI job. ``suite_commit``: of the
+    checkout whose scenarios are played, if known. ``budget_min``: None if everything is to be played. ``planned``: the
+    scenarios that were to be played; empty in files of early versions."""
 
     kind: ClassVar[str] = "night"
 
@@ -68,7 +70,7 @@ class Header:
 
 @dataclass(frozen=True, kw_only=True)
 class BrokeFirst:
-    """An invariant that did not hold, or could not be judged, and why, in a sentence."""
+    """An invariant or assumption that did not hold, or could not be judged, and why, in a sentence."""
 
     invariant: str
     summary: str
@@ -78,13 +80,13 @@ class BrokeFirst:
 class Played:
     """One run of a scenario.
 
-    ``scenario``: pytest's node id, the key of a series. ``drawn``: one of the schedules that such a test draws anew
-    each time, so that its numbers are no series. ``known``: the reference of the violation that was expected and seen.
-    ``outage_s``: the longest outage of any queue, ``outage_total_s`` the time in which no queue at all confirmed
-    anything. ``stall_s``: the longest that ``availability`` saw. ``kept_ratio`` and ``slowest_ratio``: of the steady
-    rate (``confirmed_per_s``), what went on while a node was away, and in the slowest window that ``throughput``
-    judged. ``others_cpu``: the part of the processors that other programs took. ``run``: the name of the run directory,
-    and ``fault_file`` the path of its scenario below all of them.
+    ``scenario``: pytest's node id, the key of a series. ``drawn``: whether the schedule was drawn at random, so that
+    the numbers of several nights are no series. ``known``: the reference of the violation that was expected and seen.
+    ``outage_s``: the longest outage of any queue. ``outage_total_s``: the time without a confirm of any queue.
+    ``stall_s``: the longest stall that ``availability`` saw. ``kept_ratio``, ``slowest_ratio``: parts of the steady
+    rate (``confirmed_per_s``): while a node was away, and in the slowest window that ``throughput`` judged.
+    ``others_cpu``: the part of the processors that other programs took. ``run``: the name of the run directory.
+    ``fault_file``: the path of its scenario below the folder of run directories.
     """
 
     kind: ClassVar[str] = "played"
@@ -121,8 +123,10 @@ class Played:
 
 @dataclass(frozen=True, kw_only=True)
 class LeftOut:
-    """``why``: ``budget`` (it did not fit into the time) or ``over`` (the time was over when its turn came).
-    ``last_played``: None where nobody remembers."""
+    """A scenario that was not played.
+
+    ``why``: ``budget`` (it did not fit into the time) or ``over`` (the time was over when its turn came).
+    ``last_played``: None if unknown."""
 
     kind: ClassVar[str] = "left_out"
 
@@ -133,9 +137,10 @@ class LeftOut:
 
 @dataclass(frozen=True, kw_only=True)
 class Tested:
-    """How pytest took it. ``why``: the first line of what failed, or why it was skipped; empty where it passed. A
-    scenario may be played several times, and pass if the last of its runs ended as expected. ``took_s``: with all its
-    runs, set-up and judging."""
+    """The outcome of a scenario's test.
+
+    ``why``: the first line of what failed, or why it was skipped; empty if it passed. A scenario may be played several
+    times; it passes if its last run ended as expected. ``took_s``: with all runs, set-up and judging."""
 
     kind: ClassVar[str] = "tested"
     __test__: ClassVar[bool] = False  # pytest takes classes of such names for tests
@@ -149,7 +154,9 @@ class Tested:
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """``status``: pytest's exit status, 10 where nothing worse happened than that runs could not tell."""
+    """The end of a night.
+
+    ``status``: pytest's exit status; 10 if no run was INVALID or failed, but some were UNKNOWN."""
 
     kind: ClassVar[str] = "ended"
 
@@ -167,7 +174,7 @@ _READERS: Mapping[str, TypeAdapter[Any]] = {
 
 @dataclass(frozen=True)
 class Night:
-    """``torn``: whether the last line was cut short and is left out."""
+    """A night that was read. ``torn``: whether its last line is incomplete and left out."""
 
     path: Path
     header: Header
@@ -179,13 +186,13 @@ class Night:
 
     @property
     def not_reached(self) -> list[str]:
-        """What was to be played, and had no turn before the night ended; of one that goes on, has none yet."""
+        """Return the scenarios that were planned and have had no turn until the end of the night, or until now."""
         had = {scenario for lines in (self.played, self.tested, self.left_out) for scenario in _scenarios(lines)}
         return [scenario for scenario in self.header.planned if scenario not in had]
 
     @classmethod
     def of(cls, path: Path, lines: Sequence[Line], *, torn: bool = False) -> Self:
-        """Of the lines of a file, the first of which is a header. Raises NightFileError."""
+        """Make a night of the lines of a file. Raise NightFileError if the first line is no header."""
         if not lines or not isinstance(lines[0], Header):
             raise NightFileError(f'{path} is no night: its first line is not one with "is": "night"')
         return cls(
@@ -204,10 +211,10 @@ def _scenarios(lines: Iterable[Played | Tested | LeftOut]) -> Iterator[str]:
 
 
 class NightWriter:
-    """Appends lines; each is on the disk on return, so that it outlives the machine too."""
+    """Append lines to the file of a night. Each line is synced to the disk and so survives a crash of the machine."""
 
     def __init__(self, path: Path, header: Header) -> None:
-        """Raises FileExistsError where there is such a night already."""
+        """Create the file and write the header. Raise FileExistsError if the file exists."""
         path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
         self._file = path.open("xb", buffering=0)
@@ -215,7 +222,7 @@ class NightWriter:
 
     @classmethod
     def in_folder(cls, folder: Path, name: str, header: Header) -> Self:
-        """``name.jsonl`` in ``folder``, with a number where there is such a night already. Raises OSError."""
+        """Create ``name.jsonl`` in ``folder``, with a number in its name if it exists. Raise OSError."""
         folder.mkdir(parents=True, exist_ok=True)
         names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
         return cls(next(path for n in names if not (path := folder / f"{n}.jsonl").exists()), header)
@@ -238,7 +245,7 @@ class NightWriter:
 
 
 def read_night(path: Path) -> Night:
-    """Raises NightFileError. A last line that was cut short is left out."""
+    """Read a night; an incomplete last line is left out. Raise NightFileError if the file is damaged."""
     try:
         *whole, rest = path.read_bytes().split(b"\n")
     except OSError as error:
@@ -248,26 +255,26 @@ def read_night(path: Path) -> Night:
 
 
 def find_nights(folder: Path) -> list[Path]:
-    """All files below ``folder`` that begin as a night does, oldest first by what their first lines say."""
+    """Return all files below ``folder`` that begin with the header of a night, ordered by when the nights began."""
     found = [(begun, path) for path in sorted(folder.rglob("*.jsonl")) if (begun := _begun(path)) is not None]
     return [path for _, path in sorted(found)]
 
 
 def _line(path: Path, number: int, text: bytes) -> Line:
     try:
-        told = json.loads(text)
-        kind = told.pop("is")
+        fields = json.loads(text)
+        kind = fields.pop("is")
         reader = _READERS[kind]
     except (ValueError, KeyError, AttributeError, TypeError):
         kinds = ", ".join(_READERS)
         raise NightFileError(f'{path}, line {number}: no JSON object whose "is" is one of {kinds}') from None
-    if kind == Header.kind and told.get("format") != FORMAT:
+    if kind == Header.kind and fields.get("format") != FORMAT:
         raise NightFileError(
-            f"{path}, line {number}, format: it is {told.get('format')!r}, and this program reads {FORMAT}; "
+            f"{path}, line {number}, format: it is {fields.get('format')!r}, but this program reads {FORMAT}; "
             "read it with the version of the suite that wrote it, or a newer one"
         )
     try:
-        line: Line = reader.validate_python(told)
+        line: Line = reader.validate_python(fields)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
@@ -276,10 +283,10 @@ def _line(path: Path, number: int, text: bytes) -> Line:
 
 
 def _begun(path: Path) -> str | None:
-    """When the night in this file began; None where it is no night."""
+    """Return when the night in this file began; None if the file is no night."""
     try:
         with path.open("rb") as file:
-            told = json.loads(file.readline())
+            first = json.loads(file.readline())
     except (OSError, ValueError):
         return None
-    return str(told.get("night")) if isinstance(told, Mapping) and told.get("is") == Header.kind else None
+    return str(first.get("night")) if isinstance(first, Mapping) and first.get("is") == Header.kind else None

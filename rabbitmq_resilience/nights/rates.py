@@ -1,8 +1,8 @@
-"""What is known to happen in some runs only is judged over nights: how often it was seen, and whether that changed.
+"""Judge over many nights how often known violations occur that happen in some runs only, and whether that changed.
 
-The test is Fisher's exact one, stratified: how many of the latest runs would have been hits if, of each scenario by
-itself, the hits had been dealt to its runs at random (R. A. Fisher, The Design of Experiments, 1935; N. Mantel and
-W. Haenszel, Journal of the National Cancer Institute 22, 1959). So a night that plays other scenarios than the one
+The test is a stratified exact test of Fisher. It asks how many of the latest runs would be hits if the hits of each
+scenario were distributed over its runs at random (R. A. Fisher, The Design of Experiments, 1935; N. Mantel and
+W. Haenszel, Journal of the National Cancer Institute 22, 1959). So a night that plays other scenarios than the night
 before is no change.
 """
 
@@ -19,20 +19,19 @@ import numpy as np
 from rabbitmq_resilience.nights.night_file import Night
 from rabbitmq_resilience.tables.rate import Rate
 
-#: So many runs at least on either side of a change. The latest tenth of all runs is looked at, and more in steps of a
-#: fifth; fewer would be another draw each night.
+#: The fewest runs on either side of a change. The latest tenth of all runs is tested, then more in steps of a fifth;
+#: fewer runs would be another random draw each night.
 RUNS_MIN = 5
 LATEST_MIN = 0.1
 MORE_BY = 1.2
-#: How seldom chance alone may seem to be a change of one rate, at one moment. Many moments are looked at, and again
-#: each night: with this, chance is told in fewer than one of a hundred series of 30 nights
-#: (tests/nights/test_rates.py).
+#: The highest probability of a false alarm for one rate at one moment. Many moments are tested, and again each night.
+#: With this value, fewer than one of a hundred series of 30 nights has a false alarm (tests/nights/test_rates.py).
 CHANCE_MAX = 0.0003
 
 
 @dataclass(frozen=True, order=True)
 class Where:
-    """What is not mixed: a rate is of one version on one kind of machine."""
+    """The platform of a rate: a version, a driver and a machine. Rates of different platforms are not mixed."""
 
     broker_version: str
     driver: str
@@ -41,7 +40,7 @@ class Where:
 
 @dataclass(frozen=True)
 class Run:
-    """``night``: when it began."""
+    """A run that came to a verdict. ``night``: when its night began. ``hit``: whether the violation was seen."""
 
     night: str
     scenario: str
@@ -50,7 +49,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Change:
-    """From the night ``since`` on; ``chance``: how likely such a difference is where nothing changed."""
+    """A change of a rate from the night ``since`` on. ``chance``: the probability of such a difference by chance."""
 
     since: str
     before: Rate
@@ -59,13 +58,16 @@ class Change:
 
     @property
     def is_more(self) -> bool:
+        """Return whether the violation is more frequent than before."""
         return self.after.hits * self.before.runs > self.before.hits * self.after.runs
 
 
 @dataclass(frozen=True)
 class KnownRate:
-    """How often a known violation was seen, of all runs that came to a verdict, of the scenarios that have shown it
-    there. ``change``: where that is another rate lately."""
+    """How often a known violation was seen on a platform.
+
+    ``runs``: all runs with a verdict of the scenarios that have shown it there. ``change``: the change of the rate;
+    None if there is none."""
 
     known: str
     where: Where
@@ -74,20 +76,22 @@ class KnownRate:
 
     @property
     def overall(self) -> Rate:
+        """Return the rate of all runs."""
         return rate(self.runs)
 
     def of_night(self, night: str) -> Rate | None:
-        """None where none of its scenarios was played."""
+        """Return the rate of one night; None if none of the scenarios came to a verdict in it."""
         played = [run for run in self.runs if run.night == night]
         return rate(played) if played else None
 
 
 def rate(runs: Sequence[Run]) -> Rate:
+    """Return the rate of hits in ``runs``."""
     return Rate(sum(run.hit for run in runs), len(runs))
 
 
 def known_rates(nights: Iterable[Night]) -> list[KnownRate]:
-    """Of each known violation that was seen, on each platform. ``nights``: oldest first."""
+    """Return the rate of each known violation that was seen, on each platform. ``nights``: oldest first."""
     by_violation = dict(_by_violation(list(nights)))
     found = []
     for (known, where), runs in sorted(by_violation.items()):
@@ -96,15 +100,16 @@ def known_rates(nights: Iterable[Night]) -> list[KnownRate]:
 
 
 def change(runs: Sequence[Run], *, looks: int = 1) -> Change | None:
-    """The likeliest moment since which ``runs`` (oldest first) hit at another rate; None where chance may be the cause.
-    ``looks``: how many rates are looked at together."""
+    """Return the likeliest change of the rate in ``runs`` (oldest first); None if chance may be the cause.
+
+    ``looks``: how many rates are tested together."""
     splits = [(chance(runs[:i], runs[i:]), i) for i in _splits(runs)]
     least, i = min(splits, default=(1.0, 0))
     return Change(runs[i].night, rate(runs[:i]), rate(runs[i:]), least) if least * looks <= CHANCE_MAX else None
 
 
 def chance(before: Sequence[Run], after: Sequence[Run]) -> float:
-    """How likely it is that so many of the hits, or so few, fall on ``after``: two-sided."""
+    """Return the two-sided probability that as many of the hits, or as few, fall on ``after`` by chance."""
     strata = [_stratum(before, after, scenario) for scenario in {run.scenario for run in after}]
     dealt = reduce(np.convolve, strata, np.ones(1))
     hits = sum(run.hit for run in after)
@@ -114,7 +119,7 @@ def chance(before: Sequence[Run], after: Sequence[Run]) -> float:
 def _stratum(
     before: Sequence[Run], after: Sequence[Run], scenario: str
 ) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """How likely it is that 0, 1, 2 ... of a scenario's hits fall on its runs in ``after``: hypergeometric."""
+    """Return the probabilities that 0, 1, 2 ... of a scenario's hits fall on its runs in ``after``: hypergeometric."""
     late = [run.hit for run in after if run.scenario == scenario]
     every = [*late, *(run.hit for run in before if run.scenario == scenario)]
     hits, runs = sum(every), len(every)
@@ -123,7 +128,7 @@ def _stratum(
 
 
 def _splits(runs: Sequence[Run]) -> Iterator[int]:
-    """Where the latest runs may begin: with a night."""
+    """Yield the indexes at which the latest runs may begin: always with a night."""
     begins = [i for i in range(1, len(runs)) if runs[i].night != runs[i - 1].night]
     at_least = max(RUNS_MIN, LATEST_MIN * len(runs))
     for i in takewhile(lambda i: i >= RUNS_MIN, reversed(begins)):

@@ -1,5 +1,5 @@
-"""Lets pytest write a night while it goes on, and tell of it when it is over: in a file of nights, in JUnit XML by
-pytest's own ``--junitxml``, in a summary for people, as annotations of a CI service."""
+"""Record a night from pytest: in the file of the night, in JUnit XML by pytest's own ``--junitxml``, in a summary for
+people, and as annotations of a CI service."""
 
 from __future__ import annotations
 
@@ -26,9 +26,11 @@ from rabbitmq_resilience.record.commands import near
 
 @dataclass(frozen=True)
 class Settings:
-    """``root``: the folder of pytest, ``runs`` that of run directories, ``nights`` that of nights, if any is wanted,
-    and ``summary`` the file of one. ``plays`` and ``draws`` name the fixtures of tests that play a scenario, or what
-    they draw; ``could_not_tell`` says of a test that failed whether that is all."""
+    """The settings of a night.
+
+    ``root``: the folder of pytest. ``runs``: the folder of run directories. ``nights``: the folder of nights, if one is
+    wanted. ``summary``: the file of the summary, if wanted. ``plays``, ``draws``: the fixtures of tests that play a
+    scenario, or a schedule drawn at random. ``is_unknown``: says whether a failed test only came to no verdict."""
 
     root: Path
     runs: Path
@@ -41,18 +43,22 @@ class Settings:
     annotations: str | None
     plays: str
     draws: str
-    could_not_tell: Callable[[str], bool]
+    is_unknown: Callable[[str], bool]
 
 
 class NightPlugin:
+    """The pytest plugin that records a night."""
+
     def __init__(
         self,
         settings: Settings,
         paced: Callable[[Mapping[str, Played]], PacePlugin],
         send: Callable[[Mapping[str, Any]], bool],
     ) -> None:
-        """``paced`` makes what chooses scenarios, from what nights tell of when they were played. ``send`` takes the
-        line of a run to the session for which this process plays, and is False where that is this one."""
+        """Read the earlier nights.
+
+        ``paced`` makes the plugin that chooses scenarios, from when they were last played. ``send`` sends the line of a
+        run to the main session and returns True; it returns False if this process is the main session."""
         self._settings, self._send = settings, send
         self._earlier, self._troubles = ([], []) if settings.nights is None else earlier_nights(settings.nights)
         self.pace_plugin = paced(last_played(self._earlier, name=settings.name, driver=settings.driver))
@@ -65,7 +71,7 @@ class NightPlugin:
         self._planned: frozenset[str] = frozenset()
 
     def begin(self, planned: Sequence[str]) -> None:
-        """``planned``: the tests that are to play. Raises pytest.UsageError where something cannot be written."""
+        """Begin the night with the tests ``planned``. Raise pytest.UsageError if a file cannot be written."""
         settings, began = self._settings, moment()
         self._planned = frozenset(planned)
         if not planned and not self.pace_plugin.pace.left_out:
@@ -92,7 +98,7 @@ class NightPlugin:
             self._left_out(scenario, "budget")
 
     def judged(self, result: Result) -> None:
-        """Of a run that the present test played."""
+        """Record a run that the current test played."""
         if self._item is None:
             return
         scenario = self._item.nodeid
@@ -103,7 +109,7 @@ class NightPlugin:
             self._write(line)
 
     def hear(self, line: Mapping[str, Any]) -> None:
-        """Take the line of a run that another process played."""
+        """Record the line of a run that another process played."""
         played_there = TypeAdapter(PlayedLine).validate_python(line)
         self._runs[played_there.scenario] += 1
         self._write(played_there)
@@ -113,6 +119,7 @@ class NightPlugin:
         self._item = item
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Record the outcome of a planned test after its teardown."""
         if report.nodeid not in self._planned:
             return
         self._places[report.nodeid] = report.location[:2]
@@ -120,7 +127,7 @@ class NightPlugin:
         reports.append(report)
         if report.when == "teardown":
             outcome, why = _outcome(reports)
-            if outcome == "failed" and self._settings.could_not_tell(report.nodeid):
+            if outcome == "failed" and self._settings.is_unknown(report.nodeid):
                 outcome = "unknown"
             if why == TIME_IS_OVER:
                 self._left_out(report.nodeid, "over")
@@ -129,7 +136,7 @@ class NightPlugin:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """After the plugin has decided on the exit status."""
+        """End the night and write its summary. This hook runs last, when the exit status is decided."""
         if not self._lines:
             return
         self._write(Ended(status=int(session.exitstatus), played=self._runs.total(), at=moment()))
@@ -140,6 +147,7 @@ class NightPlugin:
                 file.write(summary(self._night(), self._earlier, runs=self._settings.runs))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print which nights could not be read, the file of this night, and the annotations."""
         if not self._lines:
             return
         for trouble in self._troubles:
@@ -170,7 +178,7 @@ def _fixtures(item: pytest.Item) -> set[str]:
 
 
 def _outcome(reports: list[pytest.TestReport]) -> tuple[Outcome, str]:
-    """Of set-up, call and teardown of one test, and in a line why it did not pass."""
+    """Return the outcome of a test from the reports of set-up, call and teardown, and in a line why it did not pass."""
     for report in reports:
         if report.failed:
             crash = getattr(report.longrepr, "reprcrash", None)

@@ -1,8 +1,8 @@
-"""A night in Markdown, for whoever looks at it in the morning: what broke first, then counts.
+"""Summarise a night in Markdown, for people who look at it in the morning: what broke first, then counts.
 
 .venv/bin/python -m rabbitmq_resilience.nights.summary NIGHT.jsonl [--runs reports/runs]
 
-makes it of a night that was killed, with what the night had.
+writes the summary of a night that was killed.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from rabbitmq_resilience.record.run_directory import RunDirectory, RunDirectoryE
 from rabbitmq_resilience.tables.markdown import markdown
 
 TEMPLATE = Path(__file__).parent / "templates" / "summary.md.j2"
-#: Of a list that may be long so many are told, and the others counted.
-TOLD_MAX = 20
-#: Other programs that took less of the processors on average are not worth a word.
+#: How many entries of a long list are shown; the others are only counted.
+LISTED_MAX = 20
+#: Other programs are mentioned if they took at least this part of the processors on average.
 OTHERS_CPU_MIN = 0.1
 
 _STATUSES = {
     0: "everything ended as expected",
     1: "a promise was broken, or a test failed in another way",
-    10: "nothing worse happened than that runs could not tell",
+    10: "no run was INVALID or failed, but some were UNKNOWN",
     2: "the session was interrupted",
 }
 
@@ -49,8 +49,9 @@ class Known:
 
 
 def summary(night: Night, earlier: Sequence[Night], *, runs: Path) -> str:
-    """Markdown. ``earlier``: what is known of nights before, for rates; ``runs``: where run directories are, for the
-    story of what broke."""
+    """Return the summary as Markdown.
+
+    ``earlier``: the nights before, for rates. ``runs``: the folder of run directories, for the story of what broke."""
     found = troubles(night)
     others = [run.others_cpu for run in night.played if run.others_cpu is not None]
     before = [one for one in earlier if one.header.night < night.header.night]
@@ -69,10 +70,10 @@ def summary(night: Night, earlier: Sequence[Night], *, runs: Path) -> str:
         versions=sorted({str(run.broker_version) for run in night.played if run.broker_version}),
         known=[_row(row, night) for row in known if _seen_tonight(row, night)],
         changes=[(row.known, row.where, row.change) for row in known if row.change is not None],
-        left_out=sorted(night.left_out, key=_last_played)[:TOLD_MAX],
-        left_out_more=max(0, len(night.left_out) - TOLD_MAX),
-        not_reached=night.not_reached[:TOLD_MAX],
-        not_reached_more=max(0, len(night.not_reached) - TOLD_MAX),
+        left_out=sorted(night.left_out, key=_last_played)[:LISTED_MAX],
+        left_out_more=max(0, len(night.left_out) - LISTED_MAX),
+        not_reached=night.not_reached[:LISTED_MAX],
+        not_reached_more=max(0, len(night.not_reached) - LISTED_MAX),
         skipped=Counter(test.why for test in night.tested if test.outcome == "skipped").most_common(),
         busy=f"{sum(others) / len(others):.0%}" if others and sum(others) / len(others) >= OTHERS_CPU_MIN else "",
         unknown_while_busy=sum(
@@ -86,8 +87,8 @@ def _head(night: Night, found: Sequence[Trouble]) -> str:
     known = sum(run.known is not None for run in night.played)
     parts = [
         f"{broke} broke" if broke else "",
-        f"{len(found) - broke} could not tell" if len(found) > broke else "",
-        "" if found else "nothing broke that is not known" if night.played else "nothing was played",
+        f"{len(found) - broke} without a verdict" if len(found) > broke else "",
+        "" if found else "nothing broke except what is known" if night.played else "nothing was played",
         f"{known} known violation{'' if known == 1 else 's'} seen" if known else "",
     ]
     return ", ".join(filter(None, parts))
@@ -95,8 +96,8 @@ def _head(night: Night, found: Sequence[Trouble]) -> str:
 
 def _ended(night: Night) -> str:
     if night.ended is None:
-        return "The night did not come to its end: it was killed, or its machine was."
-    meaning = _STATUSES.get(night.ended.status, "pytest could not do what it was asked for")
+        return "The night did not come to its end: the session or its machine was killed."
+    meaning = _STATUSES.get(night.ended.status, "pytest could not run the tests")
     return f"Exit status {night.ended.status}: {meaning}."
 
 
@@ -106,7 +107,7 @@ def _counts(night: Night) -> dict[str, int]:
 
 
 def _story(trouble: Trouble, runs: Path) -> str:
-    """As the terminal tells it, where the run directory is there."""
+    """Return what happened, as the terminal shows it; shorter if the run directory does not exist."""
     if trouble.run is None:
         return trouble.why
     run = RunDirectory(runs / trouble.run.run)

@@ -1,8 +1,7 @@
-"""What nights say together: for each scenario its verdicts and its numbers, night by night, and where these changed.
+"""Collect each scenario's verdicts and numbers night by night, and find where the numbers changed.
 
-A series is of one scenario on one machine with one driver and one version of the broker: others are never in it, unless
-machines are mixed on purpose. What else may differ between nights (the suite's commit, the kernel) is marked where it
-changes.
+A series holds one scenario on one machine with one driver and one version of the broker; machines are mixed only on
+request. Other changes between nights (the suite's commit, the kernel) are marked.
 """
 
 from __future__ import annotations
@@ -16,12 +15,12 @@ from typing import NamedTuple
 from rabbitmq_resilience.nights.change_points import NIGHTS_MIN, NoLibraryError, change_points, noise
 from rabbitmq_resilience.nights.night_file import Header, Night, Played
 
-#: What other programs take of the processors before a night is one of a busy machine.
+#: The part of the processors taken by other programs from which a machine counts as busy.
 BUSY_CPU_MIN = 0.25
 
 
 class Metric(NamedTuple):
-    """A number of a run that is kept over nights: its field in the night's file, and whether more of it is worse."""
+    """A number of a run that is followed over nights: its field in a night's file, and whether more of it is worse."""
 
     name: str
     field: str
@@ -36,7 +35,7 @@ METRICS = (
     Metric("Throughput kept", "kept_ratio", more_is_worse=False, is_ratio=True),
 )
 
-#: The sign of a night's verdict. What is worse comes first: it stands for all plays of a night.
+#: The sign of a verdict, the worst first. The worst one stands for all runs of a scenario in a night.
 SIGNS: Mapping[str, str] = {
     "I": "INVALID, not expected",
     "N": "VALID, where a violation was expected",
@@ -44,12 +43,12 @@ SIGNS: Mapping[str, str] = {
     "K": "INVALID, a known violation",
     "V": "VALID",
     "·": "left out",
-    "": "not among what was to be played",
+    "": "not planned",
 }
 
 
 class Place(NamedTuple):
-    """What nights have in common whose numbers may be compared. ``machine`` is empty where machines are mixed."""
+    """The driver, version and machine of runs whose numbers may be compared. ``machine``: empty if they are mixed."""
 
     driver: str
     broker_version: str
@@ -65,11 +64,12 @@ class Cell:
 
     @property
     def is_busy(self) -> bool:
+        """Return whether other programs kept the machine busy during a run."""
         return any((play.others_cpu or 0) >= BUSY_CPU_MIN for play in self.plays)
 
 
 class Point(NamedTuple):
-    """The median of a night's plays."""
+    """The median of a night's runs. ``night``: its index."""
 
     night: int
     value: float
@@ -77,8 +77,10 @@ class Point(NamedTuple):
 
 @dataclass(frozen=True)
 class Change:
-    """A level that changed between two nights: ``before`` is the last one that has a number of the old level,
-    ``night`` the first of the new one. ``marks`` say what else changed between them."""
+    """A change of a level between two nights.
+
+    ``before``: the index of the last night with a number of the old level. ``night``: the first one of the new level.
+    ``marks``: what else changed between them."""
 
     metric: Metric
     before: int
@@ -91,13 +93,15 @@ class Change:
 
     @property
     def is_worse(self) -> bool:
+        """Return whether the new level is worse than the old one."""
         return (self.new > self.old) == self.metric.more_is_worse
 
 
 @dataclass(frozen=True)
 class Line:
-    """One metric of a scenario over the nights of its place. ``noise``: how far nights lie from their level, as a part
-    of it."""
+    """One metric of a scenario over the nights of its place.
+
+    ``noise``: how far nights usually lie from their level, as a part of it; None if unknown."""
 
     metric: Metric
     points: Sequence[Point]
@@ -106,13 +110,13 @@ class Line:
 
     @property
     def nights_missing(self) -> int:
-        """How many more nights it takes until a change could be seen."""
+        """Return how many more nights are needed for a change to be found."""
         return max(0, NIGHTS_MIN - len(self.points))
 
 
 @dataclass(frozen=True)
 class History:
-    """A scenario at one place; a cell for each of its nights."""
+    """A scenario at one place, with a cell for each night of that place."""
 
     scenario: str
     title: str
@@ -121,11 +125,12 @@ class History:
 
     @property
     def changes(self) -> list[Change]:
+        """Return the changes of all metrics."""
         return [change for line in self.lines for change in line.changes]
 
 
 class Mark(NamedTuple):
-    """What changed with a night of a place, by its index."""
+    """What else changed with a night of a place. ``night``: its index."""
 
     night: int
     text: str
@@ -143,14 +148,16 @@ class Group:
 
 @dataclass(frozen=True)
 class Trend:
-    """``troubles``: what could not be read or done, for people."""
+    """The trend of all places. ``troubles``: what could not be read or done, for people."""
 
     groups: Sequence[Group]
     troubles: Sequence[str] = field(default_factory=list)
 
 
 def trend(nights: Sequence[Night], *, mix_machines: bool = False) -> Trend:
-    """``nights`` in the order of time. Without the library for change points there are none, which is told."""
+    """Return the trend of ``nights``, which are in the order of time.
+
+    Without the library for change points no changes are found, and ``troubles`` says so."""
     troubles: list[str] = []
     try:
         change_points([0, 1] * NIGHTS_MIN)
@@ -193,7 +200,7 @@ def _group(place: Place, nights: Sequence[Night], mix_machines: bool, finds: boo
 
 
 def _marks(i: int, before: Header, now: Header) -> Iterator[Mark]:
-    """What differs between two nights and may change numbers, though no series is parted by it."""
+    """Yield what else differs between two nights, and may change numbers within a series."""
     pairs = {
         "machine": (before.machine.id, now.machine.id),
         "processors": (str(before.machine.cpus), str(now.machine.cpus)),
@@ -205,7 +212,7 @@ def _marks(i: int, before: Header, now: Header) -> Iterator[Mark]:
 
 
 def short_commit(commit: str | None) -> str:
-    """As people read it; a checkout in which files were changed says so."""
+    """Return the short commit, with the mark of a checkout that has changed files."""
     whole, dash, changed = (commit or "unknown").partition("-")
     return whole[:10] + dash + changed
 
@@ -252,5 +259,5 @@ def _line(metric: Metric, plays: Sequence[Sequence[Played]], marks: Sequence[Mar
 
 
 def counts(group: Group) -> Counter[str]:
-    """The signs of the last night."""
+    """Return how often each sign occurs in the last night."""
     return Counter(history.cells[-1].sign for history in group.histories)

@@ -1,4 +1,4 @@
-"""``rabbitmq-resilience trend``: from a folder of nights to a page."""
+"""The command ``rabbitmq-resilience trend``: make a page from a folder of nights."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from rabbitmq_resilience.invariants.units import counted
 from rabbitmq_resilience.nights.night_file import Night, NightFileError, find_nights, read_night
 from rabbitmq_resilience.nights.rates import known_rates
 from rabbitmq_resilience.nights.trend import Trend, trend
-from rabbitmq_resilience.nights.trend_page import rate_told, write_trend
+from rabbitmq_resilience.nights.trend_page import rate_change_text, write_trend
 
 
 def main(arguments: Sequence[str], *, program: str) -> int:
-    """Returns the exit status: 1 where there is nothing to show."""
-    parser = argparse.ArgumentParser(prog=program, description="Makes a page of what many nights say together.")
+    """Write the page. Return the exit status: 1 if there is nothing to show, else 0."""
+    parser = argparse.ArgumentParser(prog=program, description="Make a page with the trend over many nights.")
     parser.add_argument("folder", type=Path, help="where the files of nights are, at any depth")
     parser.add_argument("--to", type=Path, default=Path("trend.html"), metavar="FILE", help="the page; %(default)s")
     parser.add_argument("--mix-machines", action="store_true", help="compare nights of different machines too")
     given = parser.parse_args(list(arguments))
     if not given.folder.is_dir():
         print(
-            f"{given.folder} is no folder; name that of the nights (reports/nights by default)",
+            f"{given.folder} is no folder; name the folder of nights (usually reports/nights)",
             file=sys.stderr,
         )
         return 1
@@ -36,7 +36,7 @@ def main(arguments: Sequence[str], *, program: str) -> int:
     found = trend(nights, mix_machines=given.mix_machines)
     found = Trend(found.groups, [*troubles, *found.troubles])
     try:
-        write_trend(found, given.to, verdicts_told=[*filter(None, map(rate_told, known_rates(nights)))])
+        write_trend(found, given.to, rate_changes=[*filter(None, map(rate_change_text, known_rates(nights)))])
     except OSError as error:
         print(f"{given.to} cannot be written: {error.strerror or error}", file=sys.stderr)
         return 1
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str], *, program: str) -> int:
 
 
 def _read(folder: Path, troubles: list[str]) -> Iterator[Night]:
-    """Whole nights, oldest first; of those that are not, ``troubles`` tell."""
+    """Yield the nights that can be read, oldest first; add a message on each damaged one to ``troubles``."""
     for path in find_nights(folder):
         try:
             night = read_night(path)

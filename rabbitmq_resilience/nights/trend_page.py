@@ -1,5 +1,6 @@
-"""The trend as one page: what changed, in sentences; then the scenarios with changes, then the rest. It is
-self-contained and runs no script."""
+"""Write the trend as one page: the changes in sentences, then the scenarios with changes, then the rest.
+
+The page is self-contained and runs no script."""
 
 from __future__ import annotations
 
@@ -14,9 +15,9 @@ from rabbitmq_resilience.nights.trend import SIGNS, Change, Group, History, Line
 from rabbitmq_resilience.pages.html import render
 from rabbitmq_resilience.record.whole_files import write_whole
 
-#: Of more nights the latest are drawn; changes are looked for in all of them.
+#: How many nights are drawn, the latest ones. Changes are looked for in all nights.
 NIGHTS_SHOWN_MAX = 60
-#: A step of so many times the noise is found within five nights (``benchmarks/change_points.py``).
+#: A step of this many times the noise is found within five nights (``benchmarks/change_points.py``).
 STEP_IN_NOISES = 3.75
 CHART_HEIGHT = 100
 _UNEXPECTED = ("I", "N")
@@ -24,8 +25,10 @@ _UNEXPECTED = ("I", "N")
 
 @dataclass(frozen=True)
 class Drawing:
-    """One metric as the page shows it, on an axis with one unit a night: dots, levels of each stretch between changes
-    (x from, x to, y), and where it changed. ``y`` runs downwards from 0 to CHART_HEIGHT."""
+    """The drawing of one metric, on an axis with one unit for each night.
+
+    ``dots``: (x, y, text, whether the machine was busy). ``levels``: (x from, x to, y) of each stretch between changes.
+    ``cuts``: (x, whether it is worse) of each change. ``y`` runs downwards from 0 to CHART_HEIGHT."""
 
     name: str
     top: str
@@ -38,7 +41,7 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Told:
-    """A change in a sentence, with the commands that play both sides."""
+    """A change in a sentence, with the commands that play both sides again."""
 
     text: str
     is_worse: bool
@@ -51,19 +54,19 @@ class Told:
 
 @dataclass(frozen=True)
 class Shown:
-    """A scenario: its signs with what a pointer is told, its drawings, and its changes."""
+    """A scenario as the page shows it. ``signs``: (sign, text under the pointer) of each night."""
 
     anchor: str
     title: str
     scenario: str
     signs: Sequence[tuple[str, str]]
     drawings: Sequence[Drawing]
-    told: Sequence[Told]
+    changes: Sequence[Told]
 
 
 @dataclass(frozen=True)
 class Section:
-    """All scenarios of one place. ``nights`` are the dates of those that are drawn."""
+    """All scenarios of one place. ``nights``: the dates of the nights drawn. ``left_off``: how many are not drawn."""
 
     title: str
     nights: Sequence[str]
@@ -74,18 +77,18 @@ class Section:
     rest: Sequence[Shown]
 
 
-def write_trend(trend: Trend, to: Path, *, verdicts_told: Sequence[str] = ()) -> None:
-    """``verdicts_told`` are sentences on rates of verdicts that changed."""
+def write_trend(trend: Trend, to: Path, *, rate_changes: Sequence[str] = ()) -> None:
+    """Write the page. ``rate_changes``: sentences on rates of known violations that changed."""
     sections = [_section(group, number) for number, group in enumerate(trend.groups)]
-    told = sorted((one for s in sections for shown in s.changed for one in shown.told), key=_newest_first)
+    changes = sorted((one for s in sections for shown in s.changed for one in shown.changes), key=_newest_first)
     page = render(
         "trend.html",
         sections=sections,
-        told=told,
+        changes=changes,
         unexpected=[
             one for group, section in zip(trend.groups, sections, strict=True) for one in _unexpected(group, section)
         ],
-        verdicts_told=verdicts_told,
+        rate_changes=rate_changes,
         troubles=trend.troubles,
         signs=SIGNS,
         nights_min=NIGHTS_MIN,
@@ -110,18 +113,18 @@ def _section(group: Group, number: int) -> Section:
         left_off=first,
         marks=[(mark.night - first, _date(group.nights[mark.night].night), mark.text) for mark in group.marks],
         last_night=", ".join(f"{last[sign]} {text}" for sign, text in SIGNS.items() if last[sign]),
-        changed=[one for one in shown if one.told],
-        rest=sorted((one for one in shown if not one.told), key=lambda one: (_worst_place(one), one.title)),
+        changed=[one for one in shown if one.changes],
+        rest=sorted((one for one in shown if not one.changes), key=lambda one: (_worst_place(one), one.title)),
     )
 
 
 def _worst_place(one: Shown) -> int:
-    """What ended badly in the last night comes first."""
+    """Return the sort key of a scenario: what ended worst in the last night comes first."""
     return list(SIGNS).index(one.signs[-1][0])
 
 
 def _unexpected(group: Group, section: Section) -> Iterator[tuple[str, str]]:
-    """The anchor, and a sentence, of each scenario that did not end as expected in the last night it was played."""
+    """Yield (anchor, sentence) of each scenario that did not end as expected when it was last played."""
     anchors = {shown.scenario: shown.anchor for shown in (*section.changed, *section.rest)}
     for history in group.histories:
         played = [i for i, cell in enumerate(history.cells) if cell.plays]
@@ -146,7 +149,7 @@ def _shown(group: Group, history: History, anchor: str, first: int) -> Shown:
         history.scenario,
         signs[first:],
         [_drawing(line, history, [night.night for night in nights], first) for line in history.lines],
-        [_told(group, history, change, anchor) for change in history.changes],
+        [_in_words(group, history, change, anchor) for change in history.changes],
     )
 
 
@@ -157,7 +160,7 @@ def _cell_text(history: History, night: int) -> str:
     return SIGNS[cell.sign] + times + (f" ({why})" if why else "")
 
 
-def _told(group: Group, history: History, change: Change, anchor: str) -> Told:
+def _in_words(group: Group, history: History, change: Change, anchor: str) -> Told:
     nights, metric = group.nights, change.metric
     text = (
         f"{metric.name} of “{history.title}” went from {_value(metric, change.old)} to {_value(metric, change.new)}"
@@ -205,7 +208,7 @@ def _drawing(line: Line, history: History, nights: Sequence[str], first: int) ->
 
 
 def _levels(line: Line, nights: int) -> Iterator[tuple[int, int, float]]:
-    """From a night on, until before another one: none where no change was found."""
+    """Yield (first night, night after the last, level) of each stretch between changes; nothing without a change."""
     if not line.changes:
         return
     starts = [0, *(change.night for change in line.changes)]
@@ -235,8 +238,8 @@ def _percent(change: Change) -> str:
     return f" ({change.new / change.old - 1:+.0%})"
 
 
-def rate_told(rate: KnownRate) -> str:
-    """That a known violation is seen at another rate; empty where it is not."""
+def rate_change_text(rate: KnownRate) -> str:
+    """Return a sentence if the rate of a known violation changed, else an empty text."""
     change, where = rate.change, rate.where
     if change is None:
         return ""

@@ -1,4 +1,4 @@
-"""What of a night did not end as it should, the worst first: for its summary and for annotations."""
+"""Collect what did not end as it should in a night, the worst first, for its summary and for annotations."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ _WORST_FIRST = ("INVALID", "VALID", "UNKNOWN")
 
 @dataclass(frozen=True)
 class Trouble:
-    """A scenario that did not pass. ``run``: the one that shows it; None where it failed without one. ``broke``:
-    whether a promise was broken or the test failed, and not only that it could not tell."""
+    """A scenario that did not pass.
+
+    ``run``: the run that shows it; None if the test failed without one. ``broke``: whether a promise was broken or the
+    test failed; False if its run only came to no verdict."""
 
     scenario: str
     head: str
@@ -23,8 +25,9 @@ class Trouble:
 
 
 def troubles(night: Night) -> list[Trouble]:
-    """What broke comes first, in the order of the night. A run that did not end as expected is none where its test
-    passed after another try."""
+    """Return the scenarios that did not pass, in the order of the night, with those that broke first.
+
+    A run that did not end as expected is left out if its test passed in a later try."""
     tested = {test.scenario: test for test in night.tested}
     names = dict.fromkeys([*(run.scenario for run in night.played), *tested])
     found = [trouble for name in names for trouble in _of(night, name, tested.get(name))]
@@ -40,6 +43,6 @@ def _of(night: Night, scenario: str, test: Tested | None) -> Iterator[Trouble]:
         reason = shown.broke_first
         why = f"{reason.invariant}: {reason.summary}" if reason is not None else f"expected was {shown.expected}"
         yield Trouble(scenario, f"{shown.verdict}: {shown.title}", why, shown.verdict != "UNKNOWN", shown)
-    elif test is not None:  # it failed on its way
+    elif test is not None:  # the test failed apart from its run
         title = shown.title if shown is not None else scenario
         yield Trouble(scenario, f"failed: {title}", test.why, test.outcome == "failed", shown)

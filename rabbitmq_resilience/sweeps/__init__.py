@@ -1,1 +1,1 @@
-"""Many runs of one scenario over values of its fields: axes, order, table, comparison."""
+"""Play a scenario over values of its fields; tabulate and compare the runs."""

@@ -1,4 +1,4 @@
-"""PerfTest beside our own load: the same settings, on the same cluster, before or after it in turn."""
+"""Play PerfTest with the settings of our own load, on the same cluster, before or after that load in turn."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ from rabbitmq_resilience.workloads.perf_test import PerfTestFailed, Window, opti
 from rabbitmq_resilience.workloads.queues import declare
 from rabbitmq_resilience.workloads.run import addresses
 
-#: PerfTest tells of windows of this length. The first, in which Java warms up, does not count.
+#: PerfTest reports windows of this length. The first one does not count: Java warms up during it.
 WINDOW_S = 3
-#: What it takes to start and to end.
-BESIDE_S = 4
-#: Of a load that does not come up.
+#: How long PerfTest takes to start and to end.
+START_AND_END_S = 4
+#: After how much more time than expected PerfTest is killed.
 HANGS_AFTER_S = 60
 VHOST = "perf-test"
-#: So that the last window is told before it ends; what it tells of the rest does not count.
+#: How long PerfTest goes on after the last window, so that it reports that window. Later reports do not count.
 _CUT_OFF_AFTER_S = 1
 _LAST_LINES = 15
 
 
 def windows_of(scenario: Scenario) -> int:
-    """How many are measured: as long as our own steady phase, and one at least."""
+    """Return how many windows are measured: as many as fit into our own steady phase, at least one."""
     return max(1, int(scenario.phases.steady_s // WINDOW_S))
 
 
 def takes_s(scenario: Scenario) -> float:
-    """About how long it takes."""
-    return WINDOW_S * (1 + windows_of(scenario)) + BESIDE_S
+    """Return about how long PerfTest takes, in seconds."""
+    return WINDOW_S * (1 + windows_of(scenario)) + START_AND_END_S
 
 
 def refused(scenario: Scenario) -> str:
-    """Why it cannot be played beside that scenario; empty if it can."""
+    """Return why PerfTest cannot be played with the load of ``scenario``; empty if it can."""
     if scenario.schedule:
-        return "schedule: PerfTest is played in good conditions only; leave the steps out, or what it measures"
+        return "schedule: PerfTest is played without faults only; leave out the steps, or the measures of PerfTest"
     return next(iter(problems(scenario.workload)), "")
 
 
-def play_beside(cluster: Cluster, scenario: Scenario) -> list[Window]:
-    """What PerfTest measured with the scenario's load, on queues of its own.
+def play_perf_test(cluster: Cluster, scenario: Scenario) -> list[Window]:
+    """Play PerfTest with the scenario's load, on queues of its own; return the windows that it measured.
 
-    Raises ToolMissingError where there is no PerfTest, PerfTestFailed where it told of less than it was to measure, and
-    what declaring queues may raise."""
+    Raise ToolMissingError if there is no PerfTest, PerfTestFailed if it reported too few windows, and whatever
+    declaring queues may raise."""
     command, count = find_perf_test(), windows_of(scenario)
     declare(cluster, scenario.workload, vhost=VHOST)
     try:
@@ -64,25 +64,26 @@ def play_beside(cluster: Cluster, scenario: Scenario) -> list[Window]:
                 seconds_s=WINDOW_S * (1 + count) + _CUT_OFF_AFTER_S,
                 csv_file=csv_file,
             )
-            told = _run([*command, *said], timeout_s=takes_s(scenario) + HANGS_AFTER_S)
-            return measured_windows(read(csv_file) if csv_file.exists() else [], count, told)
+            output = _run([*command, *said], timeout_s=takes_s(scenario) + HANGS_AFTER_S)
+            return measured_windows(read(csv_file) if csv_file.exists() else [], count, output)
     finally:
         cluster.api(cluster.topology.node_names[0]).delete_vhost(VHOST)
 
 
-def measured_windows(windows: Sequence[Window], count: int, told: str = "") -> list[Window]:
-    """Those after the first, as many as are measured. Raises PerfTestFailed, with what it wrote, where there are fewer
-    or nothing came through."""
+def measured_windows(windows: Sequence[Window], count: int, output: str = "") -> list[Window]:
+    """Return the windows that count, without the first one. ``output`` is what PerfTest wrote.
+
+    Raise PerfTestFailed, with the last lines of ``output``, if there are fewer than ``count`` or no message arrived."""
     last_s = WINDOW_S * (1 + count) + _CUT_OFF_AFTER_S
     found = [window for window in windows if WINDOW_S * 1.5 < window.ended_s < last_s]
     if len(found) < count or not any(window.received_per_s for window in found):
-        last = "\n".join(told.splitlines()[-_LAST_LINES:])
-        raise PerfTestFailed(f"PerfTest told of {len(found)} of {count} windows of {WINDOW_S} s; it wrote:\n{last}")
+        last = "\n".join(output.splitlines()[-_LAST_LINES:])
+        raise PerfTestFailed(f"PerfTest reported {len(found)} of {count} windows of {WINDOW_S} s; it wrote:\n{last}")
     return found
 
 
 def _run(command: Sequence[str], *, timeout_s: float) -> str:
-    """Everything that it wrote. Raises PerfTestFailed."""
+    """Run PerfTest; return everything that it wrote. Raise PerfTestFailed if it does not end."""
     try:
         ran = subprocess.run(
             command,
@@ -94,5 +95,5 @@ def _run(command: Sequence[str], *, timeout_s: float) -> str:
             text=True,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise PerfTestFailed(f"PerfTest: {type(error).__name__}: it did not run to its end") from None
+        raise PerfTestFailed(f"PerfTest: {type(error).__name__}: PerfTest did not run to its end") from None
     return ran.stdout

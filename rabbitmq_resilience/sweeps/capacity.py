@@ -1,4 +1,4 @@
-"""What a sweep states of the capacity that is wanted, and by what it is foretold."""
+"""The section ``capacity`` of a sweep file: which capacity is wanted, and which model predicts it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from rabbitmq_resilience.clusters.spec import Spec
 from rabbitmq_resilience.sweeps.prices import RATES, Label
 
-#: What is fitted.
+#: The measure to which the model is fitted.
 OF = "messages_per_core_s"
 
 Positive = Annotated[float, Field(gt=0, lt=1e15)]
@@ -19,7 +19,9 @@ At = Mapping[Label, Positive]
 
 
 class Wanted(Spec):
-    """So many messages a second, on nodes of so many cores, ``at`` numbers of everything else that matters."""
+    """The capacity that is wanted: ``per_s`` messages a second on nodes of ``cores_a_node`` cores.
+
+    ``at``: {axis: number} of each other axis of the model."""
 
     per_s: Positive
     cores_a_node: Positive
@@ -27,7 +29,7 @@ class Wanted(Spec):
 
 
 class Known(Spec):
-    """What somebody else measured: ``per_s`` messages on ``cores`` cores, ``at`` numbers of everything that matters."""
+    """What others measured: ``per_s`` messages a second on ``cores`` cores, ``at`` numbers of all axes of the model."""
 
     what: Annotated[str, Field(min_length=1, max_length=120)]
     at: At
@@ -36,13 +38,13 @@ class Known(Spec):
 
 
 class Capacity(Spec):
-    """What a load needs, by a model of this sweep's cells.
+    """Compute what a load needs, by a model of this sweep's cells.
 
-    Fitted is ``messages_per_core_s``. ``by``: the axes on which it depends, by powers; all
-    labels are numbers above 0, and ``nodes`` is one of these axes. ``queues``: the axis that tells how many queues
-    there are, where ``rate`` is measured too: from what one queue carried follows how many are enough. ``left_out``:
-    labels that are foretold from all others, each in turn, to see what the model is worth. ``beside``: what others
-    measured."""
+    The model is fitted to ``messages_per_core_s``. ``by``: the axes on which that depends, by powers. All their labels
+    are numbers above 0, and ``nodes`` is one of these axes. ``queues``: the axis with the number of queues. If it is
+    in ``by``, ``rate`` must be measured too: from the rate of one queue follows how many queues are enough.
+    ``left_out``: labels that are predicted from all others, each in turn, to check the model. ``beside``: results of
+    others, which are compared with the model."""
 
     by: Annotated[tuple[Label, ...], Field(min_length=1, max_length=4)]
     nodes: Label = "nodes"
@@ -56,7 +58,7 @@ class Capacity(Spec):
     def _complete(self) -> Self:
         if self.nodes not in self.by:
             raise ValueError(
-                f"by: the number of nodes must be among it: add the axis {self.nodes!r}, or name it (nodes)"
+                f"by: the number of nodes must be among the axes: add the axis {self.nodes!r}, or name it (nodes)"
             )
         self._check_at("wanted.at", self.wanted.at, set(self.by) - {self.nodes})
         for known in self.beside:
@@ -69,14 +71,14 @@ class Capacity(Spec):
             raise ValueError(f"{field}: states {', '.join(sorted(at)) or 'nothing'}; write {', '.join(sorted(needed))}")
 
     def check(self, axes: Mapping[str, Collection[str]], measures: Collection[str]) -> None:
-        """Raises ValueError where the sweep, with ``axes`` {name: labels}, has not what it needs."""
+        """Raise ValueError if the sweep, with ``axes`` {name: labels}, lacks what the model needs."""
         if set(self.by) != set(axes):
             raise ValueError(
-                f"capacity: by: names {', '.join(self.by)}, and the axes are {', '.join(axes)}; name all of them"
+                f"capacity: by: names {', '.join(self.by)}, but the axes are {', '.join(axes)}; name all of them"
             )
         for axis, labels in axes.items():
             if wrong := [label for label in labels if number_of(label) is None]:
-                raise ValueError(f"capacity: axis {axis}: {wrong[0]!r} is no number above 0, as a model needs")
+                raise ValueError(f"capacity: axis {axis}: {wrong[0]!r} is no number above 0; a model needs numbers")
         for axis, labels in self.left_out.items():
             if unknown := [label for label in labels if label not in axes.get(axis, ())]:
                 raise ValueError(f"capacity: left_out: there is no {axis}: {unknown[0]}")
@@ -88,7 +90,7 @@ class Capacity(Spec):
 
 
 def number_of(label: str) -> float | None:
-    """A label as a number above 0; None of one that is none."""
+    """Return the label as a number; None if it is no number above 0."""
     try:
         found = float(label)
     except ValueError:

@@ -1,4 +1,4 @@
-"""``rabbitmq-resilience capacity``: what a load needs, by what a sweep measured."""
+"""The command ``rabbitmq-resilience capacity``: compute what a load needs from the results of a sweep."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from rabbitmq_resilience.tables.markdown import markdown
 
 
 class NothingToTellError(Exception):
-    """The folder says nothing of capacity; the text says why."""
+    """No capacity can be computed from the folder. The text says why."""
 
 
 def main(arguments: Sequence[str], *, program: str) -> int:
-    """Returns 1 where nothing can be told."""
+    """Print what the load needs. Return the exit status: 1 if nothing can be computed, else 0."""
     parser = argparse.ArgumentParser(
         prog=program,
-        description="What a load needs (nodes, cores, queues), by a sweep whose file has a section capacity.",
+        description="Compute what a load needs (nodes, cores, queues), from a sweep whose file has a section capacity.",
         allow_abbrev=False,
     )
-    parser.add_argument("folder", type=Path, help="of the sweep's results, such as reports/sweeps/messages_a_core")
+    parser.add_argument("folder", type=Path, help="the folder of results, such as reports/sweeps/messages_a_core")
     parser.add_argument("--per-s", type=float, help="messages a second that are wanted; by default as the sweep says")
     parser.add_argument("--cores-a-node", type=float, help="cores that a node has; by default as the sweep says")
     parser.add_argument(
@@ -37,24 +37,24 @@ def main(arguments: Sequence[str], *, program: str) -> int:
     )
     given = parser.parse_args(list(arguments))
     try:
-        print(_told(given))
+        print(_markdown(given))
     except (NothingToTellError, ResultsError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0
 
 
-def _told(given: argparse.Namespace) -> str:
+def _markdown(given: argparse.Namespace) -> str:
     results = Results.read(given.folder)
     if results.of is None:
         raise NothingToTellError(f"{given.folder} holds no results of a sweep")
     spec = _spec(given.folder / "sweep.yaml")
     if spec.capacity is None:
         raise NothingToTellError(f"{given.folder / 'sweep.yaml'} has no section capacity: see docs/sweeps.md")
-    told = capacity(results, spec, wanted=_wanted(given, spec.capacity.wanted))
-    if isinstance(told, str):
-        raise NothingToTellError(told)
-    return markdown(TEMPLATES / "capacity.md.j2", capacity=told, **WORDS)
+    found = capacity(results, spec, wanted=_wanted(given, spec.capacity.wanted))
+    if isinstance(found, str):
+        raise NothingToTellError(found)
+    return markdown(TEMPLATES / "capacity.md.j2", capacity=found, **WORDS)
 
 
 def _spec(path: Path) -> SweepSpec:

@@ -1,8 +1,8 @@
-"""A product of powers, fitted to cells by least squares of logarithms, and what it foretells, with intervals.
+"""Fit a product of powers to cells, by least squares of logarithms, and predict further cells with intervals.
 
-Each cell is one number, the median of its runs, so that noise and what the model lacks are both in what is left over,
-and its intervals are those of Student's distribution for one more cell. They hold as far as the powers do: how far the
-numbers lie outside what was measured is told (``Model.outside``).
+Each cell is one number, the median of its runs. The residuals so contain both the noise and the errors of the model.
+The intervals are prediction intervals for one more cell, by Student's distribution. They hold only as far as the powers
+do: ``Model.outside`` names the factors that lie outside the measured range.
 """
 
 from __future__ import annotations
@@ -19,18 +19,19 @@ from rabbitmq_resilience.sweeps.statistics import ALPHA, Interval
 
 Floats = npt.NDArray[np.float64]
 
-#: No cluster that anybody has is larger.
+#: The largest cluster that is considered.
 NODES_MAX = 10_000
 
 
 class TooFewCellsError(ValueError):
-    """A model needs more cells, or more different ones; the text says of what."""
+    """The model needs more cells, or more different ones. The text says which."""
 
 
 @dataclass(frozen=True, eq=False)
 class Model:
-    """``factors`` in the order of ``powers``; ``ranges``: what was measured of each. ``scatter``: by what factor a cell
-    lies beside the model, usually."""
+    """A fitted model. ``factors`` are in the order of ``powers``; ``ranges``: the measured range of each.
+
+    ``scatter``: the factor by which a cell usually differs from the model."""
 
     factors: tuple[str, ...]
     powers: Mapping[str, Interval]
@@ -43,43 +44,45 @@ class Model:
     _reach: float
     _alpha: float
 
-    def foretold(self, at: Mapping[str, float]) -> Interval:
-        """What one more cell is expected to have."""
-        return self.foretold_all({name: np.array([at[name]]) for name in self.factors})[0]
+    def predict(self, at: Mapping[str, float]) -> Interval:
+        """Return the value that one more cell is expected to have, with its interval."""
+        return self.predict_all({name: np.array([at[name]]) for name in self.factors})[0]
 
-    def foretold_all(self, at: Mapping[str, Floats]) -> list[Interval]:
+    def predict_all(self, at: Mapping[str, Floats]) -> list[Interval]:
+        """Return the expected value of one more cell for each element of the arrays ``at`` {factor: numbers}."""
         rows = _rows([at[name] for name in self.factors])
         middles = rows @ self._coefficients
         reaches = self._reach * self._sigma * np.sqrt(1 + np.einsum("ij,jk,ik->i", rows, self._spread, rows))
-        with np.errstate(over="ignore"):  # nothing is known so far outside: up to infinity
+        with np.errstate(over="ignore"):  # far outside the measured range an interval may reach infinity
             edges = np.exp(np.stack([middles - reaches, middles, middles + reaches], axis=1))
         return [Interval(low, middle, high, 1 - self._alpha) for low, middle, high in edges.tolist()]
 
     def outside(self, at: Mapping[str, float]) -> list[str]:
-        """The factors that lie outside what was measured."""
+        """Return the factors in ``at`` that lie outside the measured range."""
         return [name for name, (low, high) in self.ranges.items() if name in at and not low <= at[name] <= high]
 
     def nodes_needed(self, nodes: str, per_s: float, cores_a_node: float, at: Mapping[str, float]) -> Interval:
-        """How many nodes of so many cores carry so many messages a second. Infinity where none do: each that is added
-        costs the others more than it brings."""
+        """Return how many nodes of ``cores_a_node`` cores carry ``per_s`` messages a second.
+
+        Infinity if no number up to NODES_MAX does. ``nodes`` is the name of that factor, ``at`` has all others."""
         counts = np.arange(1, NODES_MAX + 1, dtype=np.float64)
         others = {name: np.full(len(counts), value) for name, value in at.items()}
-        told = self.foretold_all({**others, nodes: counts})
+        expected = self.predict_all({**others, nodes: counts})
 
         def first(edge: str) -> float:
-            carried = counts * cores_a_node * np.array([getattr(one, edge) for one in told])
+            carried = counts * cores_a_node * np.array([getattr(one, edge) for one in expected])
             enough = np.flatnonzero(carried >= per_s)
             return float(counts[enough[0]]) if len(enough) else math.inf
 
         return Interval(first("high"), first("middle"), first("low"), 1 - self._alpha)
 
 
-def fitted(cells: Sequence[tuple[Mapping[str, float], float]], *, alpha: float = ALPHA) -> Model:
-    """To cells ({factor: number}, value), all above 0. Raises TooFewCellsError."""
+def fit(cells: Sequence[tuple[Mapping[str, float], float]], *, alpha: float = ALPHA) -> Model:
+    """Fit a model to cells ({factor: number}, value), all above 0. Raise TooFewCellsError if they do not suffice."""
     factors = tuple(cells[0][0]) if cells else ()
     if len(cells) < len(factors) + 3:
         needed = f"a model of {len(factors)} factors needs {len(factors) + 3}"
-        raise TooFewCellsError(f"{len(cells)} cells have numbers, and {needed}")
+        raise TooFewCellsError(f"{len(cells)} cells have numbers, but {needed}")
     columns = [np.array([at[name] for at, _ in cells], dtype=np.float64) for name in factors]
     rows, values = _rows(columns), np.log([value for _, value in cells])
     if np.linalg.matrix_rank(rows) < rows.shape[1]:

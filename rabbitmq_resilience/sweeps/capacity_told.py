@@ -1,4 +1,4 @@
-"""What the cells of a sweep say that a load needs, and what that is worth."""
+"""Compute what a load needs from the cells of a sweep, and check the model by which it is computed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rabbitmq_resilience.sweeps.capacity import OF, Capacity, Known, Wanted, number_of
-from rabbitmq_resilience.sweeps.capacity_model import NODES_MAX, Model, TooFewCellsError, fitted
+from rabbitmq_resilience.sweeps.capacity_model import NODES_MAX, Model, TooFewCellsError, fit
 from rabbitmq_resilience.sweeps.paired import by_round
 from rabbitmq_resilience.sweeps.results import Line, Results
 from rabbitmq_resilience.sweeps.spec import SweepSpec
@@ -17,8 +17,10 @@ from rabbitmq_resilience.sweeps.wheres import where
 
 @dataclass(frozen=True)
 class Foretold:
-    """What was measured beside what the model says of it. ``by_model`` is None where too little is left for one, and
-    ``why`` says so. ``outside``: factors that lie outside what the model knows."""
+    """A measured value and the model's prediction of it.
+
+    ``by_model`` is None if too few cells are left for a model; then ``why`` says so. ``outside``: factors that lie
+    outside the measured range."""
 
     what: str
     measured: float
@@ -28,20 +30,23 @@ class Foretold:
 
     @property
     def is_within(self) -> bool:
+        """Return whether the measured value lies within the interval of the prediction."""
         return self.by_model is not None and self.by_model.low <= self.measured <= self.by_model.high
 
     @property
     def times(self) -> float:
-        """What was measured, as so many times what the model says."""
+        """Return the ratio of the measured value to the predicted one; NaN without a prediction."""
         return self.measured / self.by_model.middle if self.by_model is not None else math.nan
 
 
 @dataclass(frozen=True)
 class Told:
-    """``nodes``, ``cores`` and ``per_core_s`` of what is ``wanted``; ``outside``: factors that lie outside what was
-    measured. ``queues``: so many are enough, by what one queue carried in every run of some cell. ``left_out``: cells
-    that were foretold from those of other labels. ``unused``: cells without a number in most of their runs, or in which
-    a promise was broken."""
+    """What the ``wanted`` load needs: ``nodes``, ``cores``, and the rate of each core (``per_core_s``).
+
+    ``of_nodes``: the name of the factor for the number of nodes. ``outside``: factors that lie outside the measured
+    range. ``queues``: how many queues are enough, by what one queue carried in every run of some cell. ``left_out``:
+    cells that were predicted from those of other labels. ``from_others``: predictions of what others measured.
+    ``unused``: the number of cells that broke a promise or have no number in most of their runs."""
 
     wanted: Wanted
     of_nodes: str
@@ -52,18 +57,20 @@ class Told:
     outside: Sequence[str]
     queues: float | None
     left_out: Sequence[Foretold]
-    beside: Sequence[Foretold]
+    from_others: Sequence[Foretold]
     unused: int
 
     @property
     def more_than(self) -> int | None:
-        """More nodes than so many are needed, which nobody has; None where the model has a number of them, or none
-        would do: each that is added costs more than it brings."""
+        """Return NODES_MAX if more nodes than that would be needed; else None.
+
+        None also if no number of nodes would do, as each further node costs more than it brings."""
         grows = self.model.powers[self.of_nodes].middle > -1
         return NODES_MAX if math.isinf(self.nodes.middle) and grows else None
 
     @property
     def within(self) -> int:
+        """Return how many of ``left_out`` lie within their intervals."""
         return sum(one.is_within for one in self.left_out)
 
 
@@ -71,14 +78,15 @@ Cell = tuple[Mapping[str, float], float]
 
 
 def capacity(results: Results, spec: SweepSpec, *, wanted: Wanted | None = None) -> Told | str | None:
-    """What is ``wanted``, or what the sweep says that is; None of a sweep that does not ask for it. A text says why
-    nothing can be told."""
+    """Compute what the load needs that is ``wanted``, by default in the sweep file.
+
+    Return None if the sweep has no section ``capacity``, and a text that says why if nothing can be computed."""
     of = spec.capacity
     if of is None:
         return None
     cells, unused = _cells(results, of)
     try:
-        model = fitted([(at, value) for _, at, value in cells])
+        model = fit([(at, value) for _, at, value in cells])
     except TooFewCellsError as error:
         return str(error)
     wanted = wanted or of.wanted
@@ -91,17 +99,17 @@ def capacity(results: Results, spec: SweepSpec, *, wanted: Wanted | None = None)
         model,
         nodes,
         Interval(low, middle, high, nodes.level),
-        model.foretold(at),
+        model.predict(at),
         model.outside(at),
         _queues(results, of, wanted.per_s),
         list(_left_out(of, cells)),
-        [_beside(model, known) for known in of.beside],
+        [_predicted(model, known) for known in of.beside],
         unused,
     )
 
 
 def _cells(results: Results, of: Capacity) -> tuple[list[tuple[str, Mapping[str, float], float]], int]:
-    """Each cell that is used: its name, its factors, its median; and how many are not."""
+    """Return (name, factors, median) of each cell that the model uses, and the number of unused cells."""
     cells, unused = [], 0
     for labels, values in _values(results, OF).items():
         middle = median_interval(values).middle if values else math.nan
@@ -113,8 +121,10 @@ def _cells(results: Results, of: Capacity) -> tuple[list[tuple[str, Mapping[str,
 
 
 def _values(results: Results, measure: str) -> dict[tuple[tuple[str, str], ...], list[float]]:
-    """Of each cell; none of one in which a promise was broken, or of which most runs have no number: what is left of it
-    would make it look better than it is."""
+    """Return {labels of a cell: its numbers}.
+
+    The numbers are empty if a run broke a promise, or if most runs have no number. The remaining runs would make the
+    cell look too good."""
     cells: dict[tuple[tuple[str, str], ...], list[Line]] = {}
     for line in results.final:
         cells.setdefault(tuple(line.labels.items()), []).append(line)
@@ -132,30 +142,32 @@ def _factors(of: Capacity, labels: Mapping[str, str]) -> Mapping[str, float]:
 
 
 def _queues(results: Results, of: Capacity, per_s: float) -> float | None:
-    """How many queues are enough, if each carries as much as one did in the worst run of the best cell; by medians, the
-    best cell of many is often the luckiest one. More may be carried by one: where clients or processors were the limit,
-    it was not asked for all that it could."""
+    """Return how many queues are enough if each carries as much as one did in the worst run of the best cell.
+
+    The worst run is taken, as the best of many medians is often a lucky one. A queue may carry more: if clients or
+    processors were the limit, it did not reach its own."""
     if of.queues not in of.by:
         return None
-    told = ((min(values), dict(labels)) for labels, values in _values(results, of.rate).items() if values)
-    carried = max((least / _factors(of, labels)[of.queues] for least, labels in told), default=0.0)
+    worst = ((min(values), dict(labels)) for labels, values in _values(results, of.rate).items() if values)
+    carried = max((least / _factors(of, labels)[of.queues] for least, labels in worst), default=0.0)
     return float(math.ceil(per_s / carried)) if carried > 0 else None
 
 
 def _left_out(of: Capacity, cells: Sequence[tuple[str, Mapping[str, float], float]]) -> list[Foretold]:
+    """Predict the cells of each left-out label from the cells of all other labels."""
     found = []
     for axis, labels in of.left_out.items():
         for number in map(number_of, labels):
             inside = [(at, value) for _, at, value in cells if at[axis] != number]
             apart = [(name, at, value) for name, at, value in cells if at[axis] == number]
             try:
-                model = fitted(inside)
+                model = fit(inside)
             except TooFewCellsError as error:
                 found += [Foretold(name, value, None, why=str(error)) for name, _, value in apart]
                 continue
-            found += [Foretold(name, value, model.foretold(at), model.outside(at)) for name, at, value in apart]
+            found += [Foretold(name, value, model.predict(at), model.outside(at)) for name, at, value in apart]
     return found
 
 
-def _beside(model: Model, known: Known) -> Foretold:
-    return Foretold(known.what, known.per_s / known.cores, model.foretold(known.at), model.outside(known.at))
+def _predicted(model: Model, known: Known) -> Foretold:
+    return Foretold(known.what, known.per_s / known.cores, model.predict(known.at), model.outside(known.at))

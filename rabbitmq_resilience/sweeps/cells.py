@@ -1,4 +1,4 @@
-"""The cells of a sweep: scenarios, each one label of each axis; and the order in which they are played."""
+"""Make the cells of a sweep, each a scenario with one label of each axis, and order them for playing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rabbitmq_resilience.sweeps.spec import Axis, SweepSpec
 
 @dataclass(frozen=True)
 class PlayedOn:
-    """What a cell is played on: a driver, and a version, image or folder of the broker. None: as the session is."""
+    """What a cell is played on: a driver, and a version, image or folder of the broker. None: that of the session."""
 
     driver: str | None = None
     broker: str | None = None
@@ -23,8 +23,10 @@ class PlayedOn:
 
 @dataclass(frozen=True)
 class Cell:
-    """``labels``: {axis: label}. ``here``: whether it is played unless the whole grid is asked for. ``perf_test``:
-    whether PerfTest is played beside it."""
+    """A scenario of the sweep. ``labels``: {axis: label}.
+
+    ``here``: whether the cell is played without ``-m whole_grid`` too. ``perf_test``: whether PerfTest is played on the
+    same cluster too."""
 
     labels: Mapping[str, str]
     scenario: Scenario
@@ -39,7 +41,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Choice:
-    """What a cell changes in the base. ``chosen``: the number of each axis and the label."""
+    """What a cell changes in the base.
+
+    ``chosen``: {number of the axis: label}. ``labels``: {name of the axis: label}. ``changes``: {path of a field:
+    (number of the axis, value)}."""
 
     chosen: Mapping[int, str]
     labels: Mapping[str, str]
@@ -48,7 +53,7 @@ class Choice:
 
 
 def choices(spec: SweepSpec) -> Iterator[Choice]:
-    """In the order of the axes, the last one fastest."""
+    """Yield the choices of all cells that are not left out, in the order of the axes; the last axis varies fastest."""
     for labels in itertools.product(*(axis.choices for axis in spec.axes)):
         named = {axis.called: label for axis, label in zip(spec.axes, labels, strict=True)}
         if any(left.items() <= named.items() for left in spec.leave_out):
@@ -68,8 +73,10 @@ def _is_here(axis: Axis, label: str) -> bool:
 
 
 def changed(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The base with values at paths; what is on the way and is not there is made. Raises LookupError with the path for
-    what is no mapping or list, or has no such place."""
+    """Return a copy of the base with values set at paths. Mappings that are missing on a path are made.
+
+    Raise LookupError with the path if it leads into something that is no mapping or list, or to an index that the list
+    does not have."""
     plain: dict[str, Any] = copy.deepcopy(dict(base))
     for path, value in sorted(changes.items(), key=lambda one: one[0].count(".")):
         place: Any = plain
@@ -87,22 +94,25 @@ def changed(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, An
 
 
 def _place_in_list(part: str) -> int:
-    """Written in one way only, so that no two paths are the same field. Raises ValueError."""
+    """Return the index that ``part`` names. Raise ValueError for any but the usual spelling of a number.
+
+    Two paths so never name the same field."""
     if not part.isdecimal() or part != str(int(part)):
         raise ValueError(part)
     return int(part)
 
 
 def parts(path: str) -> list[str]:
-    """Of a path of fields. Names of lines in rabbitmq.conf have dots themselves."""
+    """Split a path into its fields. The names of settings in rabbitmq.conf contain dots and stay whole."""
     split = path.split(".")
     return [*split[:2], ".".join(split[2:])] if split[:2] == ["topology", "settings"] and split[2:] else split
 
 
 def rounds(cells: Sequence[Cell], repeats: int, *, seed: int) -> Iterator[tuple[int, Cell]]:
-    """Each cell once a round, in an order that is drawn anew for every other round and turned round for the next one:
-    of two cells each comes first as often, so that it does not matter where being first does. Those of one cluster stay
-    together, as they share it. Rounds are counted from 1."""
+    """Yield (round, cell): each cell once a round, with rounds counted from 1.
+
+    The order is drawn for every other round and reversed for the round after it. Of two cells, each so comes first
+    equally often, and an effect of the order cancels out. The cells of one cluster stay together, as they share it."""
     groups: dict[str, list[Cell]] = {}
     for cell in cells:
         groups.setdefault(cluster_of(cell), []).append(cell)
@@ -116,7 +126,7 @@ def rounds(cells: Sequence[Cell], repeats: int, *, seed: int) -> Iterator[tuple[
 
 
 def cluster_of(cell: Cell) -> str:
-    """The same for cells that may be played on one cluster, one after another."""
+    """Return a key that is the same for cells that may be played on one cluster, one after another."""
     scenario = cell.scenario
     parts: Iterable[object] = (
         cell.on,

@@ -1,7 +1,7 @@
-"""``rabbitmq-resilience compare``: two of anything beside each other.
+"""The command ``rabbitmq-resilience compare``: compare two nights, two results of sweeps, or two fault files.
 
-Fault files are played, interleaved and with the same seeds, as a sweep whose axis is what differs. Nights and results
-of sweeps were played already.
+Fault files are played as a sweep whose axis is the difference: interleaved and with the same seeds. Nights and results
+of sweeps are only read.
 """
 
 from __future__ import annotations
@@ -25,28 +25,29 @@ from rabbitmq_resilience.sweeps.sides import nights_apart, of_nights, of_results
 from rabbitmq_resilience.sweeps.statistics import ALPHA, runs_needed
 
 FOLDER = Path("reports/comparisons")
-#: What is measured unless something else is asked for; what a scenario does not demand has no number.
+#: The measures by default. A measure that a scenario does not produce has no number.
 MEASURED = (
     *("confirmed_per_s", "confirm_p50_ms", "confirm_p99_ms", "end_to_end_p99_ms"),
     *("outage_s", "stall_s", "recovered_s", "kept_ratio", "cpu_busy"),
 )
 SCENARIO, SIDE = "scenario", "side"
-NOT_IN_TURN = "the time: the two were not played in turn, and a word may be of that alone"
+UNCHANGED = "unchanged"
+NOT_IN_TURN = "the time: the two were not played in turn, and that alone may cause a difference"
 
 
 class NothingToCompareError(Exception):
-    """What was named cannot be compared; the text says why."""
+    """The paths that were named cannot be compared. The text says why."""
 
 
 def main(arguments: Sequence[str], *, program: str) -> int:
-    """Returns 1 where there is nothing to compare, pytest's status where something was played, else 0."""
+    """Compare what the arguments name. Return the exit status: pytest's if something was played; 1 on an error."""
     given, for_pytest = _parser(program).parse_known_args(list(arguments))
     try:
         played = all(path.is_file() and path.suffix in (".yaml", ".yml") for path in given.paths)
         if played or given.first or given.second:
             return _play(given, for_pytest)
         if for_pytest:
-            raise NothingToCompareError(f"{' '.join(for_pytest)} is for pytest, and nothing is played here")
+            raise NothingToCompareError(f"{' '.join(for_pytest)} is for pytest, but nothing is played here")
         found, apart = _recorded(given.paths)
         print(_write(found, apart, given.to))
     except (NothingToCompareError, NightFileError, ResultsError) as error:
@@ -62,9 +63,9 @@ def _parser(program: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=program,
         description=(
-            "Compares two nights (files, or folders of them), two results of sweeps (their folders), or two fault "
-            "files, which are played in turn; or any number of fault files, with and without a change. Options that it "
-            "does not know are for pytest."
+            "Compare two nights (files, or folders of them), two results of sweeps (their folders), or two fault "
+            "files, which are played in turn; or any number of fault files, with and without a change. Unknown "
+            "options are passed to pytest."
         ),
         allow_abbrev=False,
     )
@@ -88,7 +89,7 @@ def _parser(program: str) -> argparse.ArgumentParser:
         "--over",
         choices=("steady", "chaos", "always"),
         default="always",
-        help="of which time: steady phase, chaos phase, or all of it (%(default)s)",
+        help="when it is measured: in the steady phase, in the chaos phase, or always (%(default)s)",
     )
     parser.add_argument("--to", type=Path, help=f"a folder ({FOLDER} and a name)")
     return parser
@@ -105,7 +106,7 @@ def _play(given: argparse.Namespace, for_pytest: Sequence[str]) -> int:
     else:
         raise NothingToCompareError("name two fault files, or what differs (--first FIELD=VALUE, --second FIELD=VALUE)")
     names = [_stem(path) for path in given.paths]
-    title = " beside ".join(names) if compared == SCENARIO else f"{', '.join(names)}: {_told(changes)}"
+    title = " and ".join(names) if compared == SCENARIO else f"{', '.join(names)}: {_differing(changes)}"
     measures = [name.strip() for name in given.measures.split(",") if name.strip()]
     document = {
         "version": 1,
@@ -126,7 +127,7 @@ def _play(given: argparse.Namespace, for_pytest: Sequence[str]) -> int:
 def _file_axis(paths: Sequence[Path]) -> dict[str, Any]:
     names = [_stem(path) for path in paths]
     labels = [label[-60:] for label in (names if len(set(names)) == len(names) else map(str, paths))]
-    if len(set(labels)) < len(labels):  # which of them it is stands before what they have in common
+    if len(set(labels)) < len(labels):  # the ends of the paths are equal: a number keeps them apart
         labels = [f"{number}: {label[-54:]}" for number, label in enumerate(labels, 1)]
     return {
         "name": SCENARIO,
@@ -136,8 +137,7 @@ def _file_axis(paths: Sequence[Path]) -> dict[str, Any]:
 
 def _changed_axes(paths: Sequence[Path], changes: Mapping[str, Sequence[str]]) -> list[dict[str, Any]]:
     settings = {
-        f"{side}: {', '.join(stated) or 'as it is'}"[:60]: dict(map(_change, stated))
-        for side, stated in changes.items()
+        f"{side}: {', '.join(stated) or UNCHANGED}"[:60]: dict(map(_change, stated)) for side, stated in changes.items()
     }
     return [_file_axis(paths), {"name": SIDE, "settings": settings}]
 
@@ -149,8 +149,8 @@ def _change(text: str) -> tuple[str, Any]:
     return field, value if field.startswith("on.") else yaml.safe_load(value)
 
 
-def _told(changes: Mapping[str, Sequence[str]]) -> str:
-    return " beside ".join(", ".join(changes[side]) or "as it is" for side in ("second", "first"))
+def _differing(changes: Mapping[str, Sequence[str]]) -> str:
+    return " compared with ".join(", ".join(changes[side]) or UNCHANGED for side in ("second", "first"))
 
 
 def _stem(path: Path) -> str:
@@ -158,7 +158,7 @@ def _stem(path: Path) -> str:
 
 
 def _enough(cells: int, measures: int) -> int:
-    """Repeats of each side by which one comparison of them all can tell something."""
+    """Return how many repeats of each side are enough for any comparison of the family to show a difference."""
     return max(6, runs_needed(ALPHA / words_of(cells, measures)))
 
 
@@ -167,7 +167,7 @@ def _recorded(paths: Sequence[Path]) -> tuple[Comparison, list[str]]:
         raise NothingToCompareError("name two nights, two results of sweeps, or two fault files")
     first, second = paths
     if missing := [path for path in paths if not path.exists()]:
-        raise NothingToCompareError(f"{missing[0]} is not there")
+        raise NothingToCompareError(f"{missing[0]} does not exist")
     if first.resolve() == second.resolve():
         raise NothingToCompareError(f"both are {first}; name two")
     called = [path.resolve().name for path in paths]
@@ -186,20 +186,20 @@ def _nights(path: Path) -> list[Night]:
     files = find_nights(path) if path.is_dir() else [path]
     nights = [read_night(file) for file in files]
     if not any(night.played for night in nights):
-        raise NothingToCompareError(f"{path} holds no night in which something was played, and no result of a sweep")
+        raise NothingToCompareError(f"{path} holds no night with a run, and no result of a sweep")
     return nights
 
 
 def _write(found: Comparison, apart: Sequence[str], to: Path | None) -> str:
     if not found.wheres:
-        raise NothingToCompareError("the two have nothing in common: no scenario, or no cell, is in both")
+        raise NothingToCompareError("the two have nothing in common: no scenario and no cell is in both")
     if not (found.differences or found.rates or found.left_out):
         raise NothingToCompareError("nothing was measured on both sides, in the scenarios or cells that both have")
-    title = f"{found.names[1]} beside {found.names[0]}"
+    title = f"{found.names[1]} compared with {found.names[0]}"
     folder = to or FOLDER / re.sub(r"[^\w.-]+", "-", title)[-120:].strip("-")
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / "comparison.md", comparison_markdown(found, title=title, apart=apart))
     write_whole(folder / "comparison.html", comparison_page(found, title=title, apart=apart))
-    told = found.told
+    counts = found.counts
     lines = [f"{one.of.what}, all together: {one.word}" for one in found.together if one.word in ("better", "worse")]
-    return "\n".join([*lines, f"{told['worse']} worse, {told['better']} better: {folder / 'comparison.html'}"])
+    return "\n".join([*lines, f"{counts['worse']} worse, {counts['better']} better: {folder / 'comparison.html'}"])

@@ -1,7 +1,7 @@
-"""Two sides, measured alike: by how much they differ, as few words as the numbers allow.
+"""Compare two sides that were measured alike: by how much they differ, and whether the numbers suffice to say so.
 
-All comparisons of one table are one family: each is made at a level that leaves the chance of any false "better" or
-"worse" among all of them at ALPHA (C. E. Bonferroni, 1936).
+All comparisons of one table are one family. Each is made at such a level that the chance of any false "better" or
+"worse" in the whole family is at most ALPHA (C. E. Bonferroni, 1936).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from rabbitmq_resilience.sweeps.statistics import (
     Interval,
     Scale,
     Word,
-    can_tell,
-    can_tell_together,
     compared,
+    enough_cells,
+    enough_runs,
     larger_by,
     median_interval,
     middle_shift,
@@ -34,9 +34,10 @@ from rabbitmq_resilience.tables.rate import Rate
 
 @dataclass(frozen=True)
 class Runs:
-    """What one side has of one cell or scenario. ``values``: {measure: numbers}, infinity for what never came.
-    ``broke``: how many broke a promise, of those that came to a verdict; None where none did. ``left_out``: how many
-    runs gave no numbers."""
+    """The runs of one side in one cell or scenario.
+
+    ``values``: {measure: numbers}, infinity for what never came. ``broke``: how many runs broke a promise, of those
+    that came to a verdict; None if none did. ``left_out``: how many runs gave no numbers."""
 
     values: Mapping[str, Sequence[float]]
     broke: Rate | None
@@ -45,7 +46,7 @@ class Runs:
 
 @dataclass(frozen=True)
 class Side:
-    """``runs``: {cell or scenario: its runs}."""
+    """One of the two sides. ``runs``: {cell or scenario: its runs}."""
 
     name: str
     runs: Mapping[str, Runs]
@@ -53,8 +54,10 @@ class Side:
 
 @dataclass(frozen=True)
 class Difference:
-    """One measure of one cell, or, with ``where`` empty, of all of them together: the medians of the two sides, and by
-    how much the second is larger. ``apart``: None where so few runs cannot tell."""
+    """One measure of the cell ``where``, or of all cells together if ``where`` is empty.
+
+    ``first``, ``second``: the medians of the two sides. ``apart``: by how much the second is larger; None if there are
+    too few runs."""
 
     where: str
     measure: str
@@ -71,8 +74,9 @@ class Difference:
 
 @dataclass(frozen=True)
 class Rates:
-    """How often the two sides broke a promise in one cell, or, with ``where`` empty, in all of them together.
-    ``chance``: how likely that is where both do it as often."""
+    """How often the two sides broke a promise in the cell ``where``, or in all cells together if ``where`` is empty.
+
+    ``chance``: the probability of such a difference, or a larger one, if both have the same true rate."""
 
     where: str
     first: Rate
@@ -83,7 +87,10 @@ class Rates:
 
 @dataclass(frozen=True)
 class Comparison:
-    """``only``: {side: what only that side has}. ``left_out``: {cell: runs that gave no numbers, of each side}."""
+    """The comparison of two sides. ``wheres``: the cells or scenarios of both.
+
+    ``only``: {side: cells that only that side has}. ``left_out``: {cell: number of runs without numbers, of each
+    side}."""
 
     names: tuple[str, str]
     wheres: Sequence[str]
@@ -95,24 +102,24 @@ class Comparison:
 
     @property
     def runs_needed(self) -> int:
-        """The fewest runs of each side by which one of these comparisons can tell anything."""
+        """Return how many runs of each side are needed for any of these comparisons to show a difference."""
         return runs_needed(self.alpha)
 
     @property
-    def told(self) -> Mapping[Literal["better", "worse", "could"], int]:
-        """How many words say so, and how many ``could`` have."""
+    def counts(self) -> Mapping[Literal["better", "worse", "enough"], int]:
+        """Return how many comparisons say better and worse, and how many have ``enough`` runs to say so."""
         words = [*(one.word for one in self.differences), *(one.word for one in self.rates)]
-        could = len(words) - words.count("too few runs")
-        return {"better": words.count("better"), "worse": words.count("worse"), "could": could}
+        enough = len(words) - words.count("too few runs")
+        return {"better": words.count("better"), "worse": words.count("worse"), "enough": enough}
 
     @property
     def together(self) -> Sequence[Difference]:
-        """What all cells say together, a line each measure."""
+        """Return the differences of all cells together, one for each measure."""
         return [one for one in self.differences if not one.where]
 
     @property
     def striking(self) -> Sequence[Difference | Rates]:
-        """Those of single cells that say a word."""
+        """Return the comparisons of single cells that say better or worse."""
         every: list[Difference | Rates] = [*self.rates, *self.differences]
         return [one for one in every if one.where and one.word in ("better", "worse")]
 
@@ -126,10 +133,11 @@ class _Pair:
 
     @cached_property
     def wheres(self) -> list[str]:
+        """Return the cells that both sides have."""
         return [where for where in self.first.runs if where in self.second.runs]
 
     def measured(self) -> Iterator[tuple[str, str, Sequence[float], Sequence[float]]]:
-        """What both sides have numbers of."""
+        """Yield (cell, measure, numbers of the first side, numbers of the second) if both have numbers."""
         for where in self.wheres:
             a, b = self.first.runs[where].values, self.second.runs[where].values
             for measure in MEASURES:
@@ -137,6 +145,7 @@ class _Pair:
                     yield where, measure, a[measure], b[measure]
 
     def rates(self) -> Iterator[tuple[str, Rate, Rate]]:
+        """Yield (cell, rate of the first side, rate of the second) if both have verdicts."""
         for where in self.wheres:
             a, b = self.first.runs[where].broke, self.second.runs[where].broke
             if a is not None and b is not None:
@@ -144,15 +153,15 @@ class _Pair:
 
 
 def compare(first: Side, second: Side, *, among: int = 1) -> Comparison:
-    """``second`` beside ``first``; ``among`` so many such tables that are one family together."""
+    """Compare ``second`` with ``first``. ``among``: how many such tables form one family together."""
     pair = _Pair(first, second)
     measured, rates = list(pair.measured()), list(pair.rates())
     together = _together(measured)
-    # Whether a comparison can tell anything is known from the numbers of runs alone, so that this choice is no bias.
-    family = sum(can_tell(len(a), len(b)) for _, _, a, b in measured)
+    # The choice of comparisons is no bias: the numbers of runs alone decide which of them can show a difference.
+    family = sum(enough_runs(len(a), len(b)) for _, _, a, b in measured)
     family += sum(_least_chance(a, b) <= ALPHA for _, a, b in rates)
     family += len(rates) > 1
-    family += sum(can_tell_together(len(middles)) for _, middles in together.values())
+    family += sum(enough_cells(len(middles)) for _, middles in together.values())
     alpha = ALPHA / max(1, family) / among
     return Comparison(
         (first.name, second.name),
@@ -176,9 +185,11 @@ def compare(first: Side, second: Side, *, among: int = 1) -> Comparison:
 
 
 def words_of(cells: int, measures: int) -> int:
-    """How many words a comparison of so many cells has: one a measure, one of broken promises, and for all cells
-    together one of these, and one of each measure if the cells are enough to tell anything."""
-    return cells * (measures + 1) + (cells > 1) + measures * can_tell_together(cells)
+    """Return how many words a comparison of ``cells`` cells has.
+
+    Each cell has one word for each measure and one for broken promises. All cells together have one for broken
+    promises, and one for each measure if there are enough cells."""
+    return cells * (measures + 1) + (cells > 1) + measures * enough_cells(cells)
 
 
 def _difference(where: str, measure: str, a: Sequence[float], b: Sequence[float], alpha: float) -> Difference:
@@ -196,7 +207,9 @@ def _rates(where: str, a: Rate, b: Rate, alpha: float) -> Rates:
 
 
 def _rates_together(rates: Sequence[tuple[str, Rate, Rate]], alpha: float) -> Iterator[Rates]:
-    """Each cell is compared with itself only, so that it does not matter which of them both sides played more often."""
+    """Yield the comparison of all cells together, if there are several.
+
+    Each cell is compared with itself only. So it does not matter that the sides played some cells more often."""
     if len(rates) < 2:
         return
     dealt = [
@@ -211,16 +224,16 @@ def _rates_together(rates: Sequence[tuple[str, Rate, Rate]], alpha: float) -> It
 
 
 def _least_chance(a: Rate, b: Rate) -> float:
-    """Where one side always breaks a promise, and the other never."""
+    """Return the chance of the most extreme outcome: the one side never breaks a promise, the other always does."""
     return rates_chance((0, a.runs), (b.runs, b.runs))
 
 
-#: Of each measure how it is compared, and the medians of both sides in each cell.
+#: {measure: (how it is compared, the medians of both sides in each cell)}
 _Together = Mapping[str, tuple[Scale, Sequence[tuple[float, float]]]]
 
 
 def _together(measured: Sequence[tuple[str, str, Sequence[float], Sequence[float]]]) -> _Together:
-    """What many cells or scenarios say together, each with its median, however few runs it has."""
+    """Return the medians of all cells for each measure that several cells have, however few runs they have."""
     found: dict[str, tuple[Scale, Sequence[tuple[float, float]]]] = {}
     for measure in MEASURES:
         middles = [_middles(a, b) for _, name, a, b in measured if name == measure]
@@ -230,19 +243,20 @@ def _together(measured: Sequence[tuple[str, str, Sequence[float], Sequence[float
 
 
 def _middles(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:
-    """The medians of both sides in one cell, of as many runs of either: where noise is skewed, the median of two runs
-    is usually another one than that of one run."""
+    """Return the medians of both sides in one cell, over the same number of runs.
+
+    If noise is skewed, the medians of one run and of two runs have different expected values."""
     runs = min(len(a), len(b))
     return median_interval(a[:runs]).middle, median_interval(b[:runs]).middle
 
 
 def _overall(measure: str, scale: Scale, middles: Sequence[tuple[float, float]], alpha: float) -> Difference:
-    """By how much the second side is larger in the cell in the middle."""
+    """Return by how much the second side is larger in the median cell."""
     apart = [larger_by(a, b, scale) for a, b in middles]
     firsts, seconds = zip(*middles, strict=True)
-    told = replace(median_interval(apart, alpha=alpha), middle=middle_shift(sorted(apart)))
-    enough = can_tell_together(len(apart), alpha)
-    word = word_of(told, scale, MEASURES[measure].better) if enough else "too few runs"
+    shifted = replace(median_interval(apart, alpha=alpha), middle=middle_shift(sorted(apart)))
+    enough = enough_cells(len(apart), alpha)
+    word = word_of(shifted, scale, MEASURES[measure].better) if enough else "too few runs"
     return Difference(
-        "", measure, median_interval(firsts), median_interval(seconds), told if enough else None, scale, word
+        "", measure, median_interval(firsts), median_interval(seconds), shifted if enough else None, scale, word
     )

@@ -1,4 +1,4 @@
-"""A comparison as Markdown and as a page, which is self-contained and runs no script."""
+"""Write a comparison as Markdown and as an HTML page, which is self-contained and runs no script."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from rabbitmq_resilience.sweeps.spec import SweepSpec
 from rabbitmq_resilience.sweeps.summary import TEMPLATES, around
 from rabbitmq_resilience.tables.markdown import markdown
 
-#: How far a bar of ratios goes: this many doublings to each side.
+#: How many doublings a bar of ratios covers to each side.
 DOUBLINGS = 3.0
 
 
 @dataclass(frozen=True)
 class Bar:
-    """An interval, from 0 (left) to 1; "no difference" is in the middle."""
+    """The drawing of an interval, from 0 (left) to 1 (right). "No difference" is at 0.5."""
 
     low: float
     middle: float
@@ -33,7 +33,7 @@ class Bar:
 
 @dataclass(frozen=True)
 class Row:
-    """``name``: of the cell, or of the measure where it is what all cells say together."""
+    """A row of a table. ``name``: that of the cell, or of the measure in the table of all cells together."""
 
     name: str
     difference: Difference
@@ -44,11 +44,12 @@ class Row:
 
 
 def comparison_markdown(found: Comparison, *, title: str, apart: Sequence[str] = ()) -> str:
-    """``apart``: what else is different between the sides."""
+    """Return the comparison as Markdown. ``apart``: what else differs between the sides."""
     return markdown(TEMPLATES / "comparison.md.j2", **_shown(found, title, apart))
 
 
 def comparison_page(found: Comparison, *, title: str, apart: Sequence[str] = ()) -> str:
+    """Return the comparison as HTML. ``apart``: what else differs between the sides."""
     return render("comparison.html", **_shown(found, title, apart))
 
 
@@ -65,17 +66,19 @@ def _shown(found: Comparison, title: str, apart: Sequence[str]) -> Mapping[str, 
 
 
 def comparison_file(number: int, label: str) -> str:
-    """The name of a page, without its folder and what it ends with. ``number``: which of the axis' labels it is, as two
-    labels may look alike in the name of a file."""
+    """Return the name of a page, without folder and suffix.
+
+    ``number``: the number of the label in its axis, as two labels may give the same text in a file name."""
     return f"comparison-{number}-" + re.sub(r"[^\w.-]+", "-", label).strip("-.")[:60]
 
 
 def write_comparisons(results: Results, spec: SweepSpec, *, runs: int) -> None:
-    """Into the folder of the results, one for each label but the first one of the axis that is compared. ``runs``: how
-    many are to be played."""
+    """Write a comparison of each label of the compared axis, except the first, into the folder of the results.
+
+    ``runs``: how many runs the sweep is to play."""
     played = sum(not line.is_played_again for line in results.lines)
-    early = "that a word that is looked for until it comes means less"
-    apart = [f"only {played} of {runs} runs were played until now: mind {early}"] if played < runs else []
+    early = "a word means less if it is looked for again and again until it appears"
+    apart = [f"only {played} of {runs} runs were played until now: {early}"] if played < runs else []
     for place, found in of_axis(results, spec).items():
         title = f"{spec.title}: {spec.compared} {found.names[1]}"
         path = results.folder / comparison_file(place, found.names[1])
@@ -84,7 +87,9 @@ def write_comparisons(results: Results, spec: SweepSpec, *, runs: int) -> None:
 
 
 def _rows(found: Comparison) -> Mapping[str, Sequence[Row]]:
-    """By measure, in words: of each cell. First, without a name: what all cells say together, a row each measure."""
+    """Return {measure in words: its rows, one for each cell}.
+
+    The first key is empty: its rows are the measures of all cells together."""
     rows = {"": [_row(one, _reach([one])) for one in found.together]}
     for name, measure in MEASURES.items():
         mine = [one for one in found.differences if one.measure == name and one.where]
@@ -99,7 +104,7 @@ def _in_words(measure: Measure) -> str:
 
 
 def _reach(mine: Sequence[Difference]) -> float:
-    """What the ends of a bar stand for, where differences are drawn."""
+    """Return the difference at the ends of a bar, for measures that are compared by differences."""
     edges = [abs(edge) for one in mine for edge in _edges(one)]
     return max(filter(math.isfinite, edges), default=0.0) or 1.0
 

@@ -1,4 +1,4 @@
-"""What queues held over time: a panel for each cell, all with the same axes."""
+"""Draw how many messages queues held over time: a panel for each cell, all with the same axes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ WIDTH, HEIGHT = 260, 90
 
 @dataclass(frozen=True)
 class DepthPanel:
-    """``runs``: lines as SVG has them, broken where nobody told. ``chaos_x``: where the steady phase ends."""
+    """The drawing of one cell.
+
+    ``runs``: points of SVG polylines, interrupted during gaps of the samples. ``chaos_x``: where the chaos phase
+    begins."""
 
     title: str
     runs: Sequence[str]
@@ -22,8 +25,10 @@ class DepthPanel:
 
 @dataclass(frozen=True)
 class Depths:
-    """``top``: what the upper edge stands for; the lower one is 0. ``from_s``, ``to_s``: the left and the right edge,
-    from the end of the steady phase."""
+    """The panels of all cells and their common axes.
+
+    ``top``: the number of messages at the upper edge; the lower edge is 0. ``from_s``, ``to_s``: the times of the left
+    and the right edge, from the end of the steady phase."""
 
     top: int
     from_s: float
@@ -32,7 +37,7 @@ class Depths:
 
 
 def depths(found: Sequence[Row]) -> Depths | None:
-    """None where nobody told."""
+    """Return the panels of all cells that have samples; None if there are none."""
     every = [moment for row in found for line in row.lines for moment in line.depth]
     if not every:
         return None
@@ -40,7 +45,7 @@ def depths(found: Sequence[Row]) -> Depths | None:
     top = max(1, *(held or 0 for _, held in every))
 
     def drawn(moments: Sequence[Depth]) -> list[str]:
-        """A line for each time that was told of without a gap."""
+        """Return a line for each stretch of time without a gap."""
         lines: list[list[str]] = [[]]
         for s, held in moments:
             if held is None:

@@ -1,4 +1,4 @@
-"""About how long the runs of a sweep take."""
+"""Estimate how long the runs of a sweep take."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from rabbitmq_resilience.scenarios.model import Scenario
 from rabbitmq_resilience.sweeps import beside
 from rabbitmq_resilience.sweeps.cells import Cell, cluster_of
 
-#: What a run takes beside its phases: to drain and to judge, and for metrics to begin and to settle.
-BESIDE_S, METRICS_S = 8.0, 5.0 + NUMBERS_SETTLE_S
-#: What each of them takes until it is there, and its clients, and to close it: seen on two cores.
+#: What a run takes in addition to its phases: to drain and to judge, and for metrics to begin and to settle.
+OVERHEAD_S, METRICS_S = 8.0, 5.0 + NUMBERS_SETTLE_S
+#: What each queue (with its clients), binding and idle connection takes to set up and to close, on two cores.
 QUEUE_S, BINDING_S, IDLE_CONNECTION_S = 0.03, 0.003, 0.0095
-#: How many times each queue crosses the network until it is there, with its clients, and ended: seen of three queues
-#: with 1 to 50 ms between zones, where mirrored ones take most.
+#: How many round trips a queue and its clients take to be set up and closed. Measured with three queues and 1 to 50 ms
+#: between zones; mirrored queues take most.
 QUEUE_TRIPS = 90
-#: What a cluster takes to form, and each of its nodes.
+#: What a cluster takes to form, and what each of its nodes adds.
 FORMING_S, FORMING_NODE_S = 2.0, 3.0
 
 
 def expected_s(scenario: Scenario) -> float:
-    """About how long a run takes on a cluster that is there."""
+    """Return about how long a run takes on a cluster that is formed, in seconds."""
     load, interval_s = scenario.workload, scenario.topology.statistics_interval_s or 0
     delay_of = scenario.topology.delay_of
     bindings = len(load.routing.bound(load.queue_names)) if load.routing is not None else 0
@@ -34,15 +34,17 @@ def expected_s(scenario: Scenario) -> float:
         before_s
         + set_up_s
         + phases_s
-        + BESIDE_S
+        + OVERHEAD_S
         + max(0.0, interval_s + 1 - DRAIN_IDLE_S)
         + METRICS_S * scenario.metrics
     )
 
 
 def round_s(cells: Collection[Cell]) -> float:
-    """About how long it takes to play each of them once; clusters are formed anew where there are several."""
+    """Return about how long it takes to play each cell once, in seconds.
+
+    If there are several clusters, the time to form each of them again counts too."""
     clusters = {cluster_of(cell): len(cell.scenario.topology.nodes) for cell in cells}
     forming_s = sum(FORMING_S + FORMING_NODE_S * nodes for nodes in clusters.values()) if len(clusters) > 1 else 0.0
-    beside_s = sum(beside.takes_s(cell.scenario) for cell in cells if cell.perf_test)
-    return forming_s + beside_s + sum(expected_s(cell.scenario) for cell in cells)
+    perf_test_s = sum(beside.takes_s(cell.scenario) for cell in cells if cell.perf_test)
+    return forming_s + perf_test_s + sum(expected_s(cell.scenario) for cell in cells)

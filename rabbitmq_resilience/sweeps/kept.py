@@ -1,11 +1,11 @@
-"""Results of the project's own sweeps, as they are kept beside their files: tables and pages, without the runs.
+"""Keep results of the project's own sweeps next to the sweep files: tables and pages, without the runs.
 
     .venv/bin/python -m rabbitmq_resilience.sweeps.kept keep reports/sweeps/noise
     .venv/bin/python -m rabbitmq_resilience.sweeps.kept show > sweeps/results/README.md
 
-``keep`` takes folders of results, wherever they were played, and leaves what is in ``sweeps/results/NAME`` of them by
-now; of one that is kept already it makes tables and pages anew. What they agree with, and what not, is written by hand
-into ``findings.md`` beside them, which stays.
+``keep`` copies the results in the folders into ``sweeps/results/NAME`` and makes tables and pages there. For a folder
+that is itself in ``sweeps/results`` it only makes them again. ``findings.md`` in the same folder is written by hand and
+stays: it says which publications the results agree with.
 """
 
 from __future__ import annotations
@@ -33,13 +33,15 @@ from rabbitmq_resilience.tools.locations import content
 
 SWEEPS = content("sweeps")
 FINDINGS = "findings.md"
-#: From which all others are made.
+#: The files from which all others are made.
 _KEPT = ("runs.jsonl", "sweep.yaml")
 
 
 def keep(folder: Path, *, sweeps: Path = SWEEPS) -> Path:
-    """Where the results of a sweep of that name are now. Raises ResultsError where they are of another file than the
-    one that stands in ``sweeps``, and SweepFileError."""
+    """Keep the results in ``folder``, and return the folder where they are kept.
+
+    Raise ResultsError if they are results of another file than the one of that name in ``sweeps``; SweepFileError if
+    that file cannot be read."""
     results = Results.read(folder)
     file = sweeps / f"{folder.name}.sweep.yaml"
     if results.of is None:
@@ -49,7 +51,7 @@ def keep(folder: Path, *, sweeps: Path = SWEEPS) -> Path:
     sweep = load(file, driver=results.of.driver if results.of.driver in FORMING else "local")
     kept = sweeps / "results" / folder.name
     is_kept = kept.exists() and kept.samefile(folder)
-    if not is_kept and results.of.digest != sweep.digest:  # the suite may have gone on since they were kept
+    if not is_kept and results.of.digest != sweep.digest:  # the suite may have changed since results were kept
         other = "another base, other prices, other files that cells name, or another version of the suite"
         raise ResultsError(f"{folder} was played with {other}")
     kept.mkdir(parents=True, exist_ok=True)
@@ -70,7 +72,7 @@ def keep(folder: Path, *, sweeps: Path = SWEEPS) -> Path:
 
 @dataclass(frozen=True)
 class Kept:
-    """``findings``: Markdown for a page beside the folder, empty where nobody has written any."""
+    """Kept results. ``findings``: Markdown for a page one folder up; empty if there is no findings.md."""
 
     name: str
     of: Of
@@ -79,23 +81,24 @@ class Kept:
 
     @property
     def ended(self) -> str:
-        """How many runs ended how: ``96 measured, 4 not held``."""
+        """Return how many runs have each status, such as ``96 measured, 4 not held``."""
         counts = Counter(line.status for line in self.results.final)
         return ", ".join(f"{count} {status}" for status, count in counts.items())
 
     @property
     def commit(self) -> str:
-        """Short, with what says that files were changed."""
+        """Return the short commit, with ``-dirty`` if files were changed."""
         commit, changed, _ = (self.of.commit or NOTHING).partition("-dirty")
         return commit[:10] + changed
 
     @property
     def hours(self) -> str:
+        """Return how many hours all runs took together."""
         return f"{sum(line.took_s or 0 for line in self.results.lines) / 3600:.1f}"
 
 
 def all_kept(sweeps: Path = SWEEPS) -> list[Kept]:
-    """By name. Raises ResultsError."""
+    """Return all kept results, ordered by name. Raise ResultsError if one cannot be read."""
     found = []
     for folder in sorted(path.parent for path in (sweeps / "results").glob("*/runs.jsonl")):
         results = Results.read(folder)
@@ -107,7 +110,7 @@ def all_kept(sweeps: Path = SWEEPS) -> list[Kept]:
 
 
 def _one_level_up(text: str, folder: str) -> str:
-    """The Markdown of a page in ``folder``, with links as they are from a page beside that folder."""
+    """Return the Markdown of a page in ``folder`` with its links changed for a page one folder up."""
 
     def target(link: re.Match[str]) -> str:
         return f"]({os.path.normpath(f'{folder}/{link[1]}')}"
@@ -116,7 +119,7 @@ def _one_level_up(text: str, folder: str) -> str:
 
 
 def page(kept: Sequence[Kept]) -> str:
-    """Markdown."""
+    """Return the page of all kept results as Markdown."""
     return markdown(TEMPLATES / "kept.md.j2", kept=kept)
 
 

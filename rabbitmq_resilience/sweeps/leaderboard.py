@@ -1,4 +1,4 @@
-"""Clusters ranked by what 1,000 messages/s cost a month, in each condition, and which drop out there."""
+"""Rank clusters by what 1,000 messages/s cost a month, in each condition, and say which clusters drop out."""
 
 from __future__ import annotations
 
@@ -20,25 +20,27 @@ from rabbitmq_resilience.sweeps.wheres import where
 
 @dataclass(frozen=True)
 class Place:
-    """One candidate in one condition. ``rank``: from 1, None where it is ``out``, which says why. ``cost``: of 1,000
-    messages/s a month. ``beside``: what its cost is beside that of the one before: *worse* where it is dearer beyond
-    doubt; None where none is before."""
+    """One candidate in one condition.
+
+    ``rank``: from 1; None if the candidate drops out, and ``out`` says why. ``cost``: of 1,000 messages/s a month.
+    ``word``: its cost compared with that of the candidate before it: *worse* if it is dearer beyond doubt; None for
+    the first."""
 
     rank: int | None
     cost: Interval | None
     rate: Interval | None
     out: str
-    beside: Word | None
+    word: Word | None
 
     @property
     def mark(self) -> str:
-        """Of an order that is not beyond doubt: *=* where the runs do not tell it, *?* where so few cannot."""
-        return {None: "", "worse": "", "too few runs": "?"}.get(self.beside, "=")
+        """Return the mark of a doubtful order: *=* if the runs show no difference, *?* if there are too few runs."""
+        return {None: "", "worse": "", "too few runs": "?"}.get(self.word, "=")
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """``per_month``: of the whole machines. ``places``: in the order of the conditions."""
+    """A cluster. ``per_month``: the cost of its whole machines. ``places``: in the order of the conditions."""
 
     name: str
     made_of: str
@@ -48,8 +50,10 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Ranking:
-    """``conditions``: in the order of the file. ``candidates``: in the order of the first condition, those that are out
-    there last. ``alpha``: the level of one comparison of neighbours, all of which are one family."""
+    """All candidates in all conditions.
+
+    ``conditions``: in the order of the file. ``candidates``: in the order of the first condition; those that drop out
+    in it come last. ``alpha``: the level of one comparison of neighbours; all comparisons are one family."""
 
     currency: str
     source: str | None
@@ -60,14 +64,14 @@ class Ranking:
 
     @property
     def runs_needed(self) -> int | None:
-        """The fewest runs of each cell that can tell an order; None where no place has too few."""
+        """Return the fewest runs of each cell that can show an order; None if no place has too few."""
         few = any(place.mark == "?" for one in self.candidates for place in one.places)
         return runs_needed(self.alpha) if few else None
 
 
 @dataclass(frozen=True)
 class _Seen:
-    """``costs``: {round: cost}."""
+    """The numbers of one candidate in one condition. ``costs``: {round: cost}. ``out``: why it drops out, or empty."""
 
     costs: ByRound
     rates: Sequence[float]
@@ -75,7 +79,7 @@ class _Seen:
 
 
 def ranking(results: Results, spec: SweepSpec) -> Ranking | None:
-    """Of what was played until now; None for a sweep without a leaderboard."""
+    """Rank the candidates by the runs played until now. Return None for a sweep without a leaderboard."""
     board = spec.leaderboard
     if board is None:
         return None
@@ -113,8 +117,8 @@ def _places(
     seen = {name: _seen(board, name, lines.get(name, [])) for name in names}
     costs = {name: median_interval([*one.costs.values()]) for name, one in seen.items() if one.costs}
     inside = sorted((name for name in costs if not seen[name].out), key=lambda name: costs[name].middle)
-    beside = {
-        after: _beside(in_both(seen[before].costs, seen[after].costs), alpha)
+    word_of = {
+        after: _compared(in_both(seen[before].costs, seen[after].costs), alpha)
         for before, after in itertools.pairwise(inside)
     }
     return {
@@ -123,13 +127,13 @@ def _places(
             costs.get(name),
             median_interval(one.rates) if one.rates else None,
             one.out,
-            beside.get(name),
+            word_of.get(name),
         )
         for name, one in seen.items()
     }
 
 
-def _beside(costs: tuple[Sequence[float], Sequence[float]], alpha: float) -> Word:
+def _compared(costs: tuple[Sequence[float], Sequence[float]], alpha: float) -> Word:
     before, after = costs
     return compared(before, after, scale="ratio", better="lower", alpha=alpha)[0]
 
@@ -142,7 +146,7 @@ def _seen(board: Leaderboard, name: str, lines: Sequence[Line]) -> _Seen:
 
 
 def _out(board: Leaderboard, lines: Sequence[Line], rates: Sequence[float]) -> str:
-    """Why the candidate drops out; empty if it does not."""
+    """Return why the candidate drops out; empty if it does not."""
     if not lines:
         return "not played"
     broke = [line for line in lines if line.verdict == "INVALID"]

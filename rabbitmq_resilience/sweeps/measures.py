@@ -1,4 +1,4 @@
-"""What is measured of each run of a sweep. A new measure is one line in ``MEASURES``."""
+"""The measures of a sweep's runs. A new measure is one line in ``MEASURES``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 from rabbitmq_resilience.invariants.columns import pieces
 from rabbitmq_resilience.invariants.latency import percentile_ms
 from rabbitmq_resilience.invariants.ledger import ledger_of
-from rabbitmq_resilience.invariants.machine import looks, told_of_others
+from rabbitmq_resilience.invariants.machine import describe_others, looks
 from rabbitmq_resilience.invariants.outages import Outages, outages
 from rabbitmq_resilience.invariants.units import seconds
 from rabbitmq_resilience.invariants.verdict import History
@@ -30,8 +30,9 @@ from rabbitmq_resilience.workloads.perf_test import PERCENTILES, Window
 
 @dataclass(frozen=True)
 class Measure:
-    """``of`` gives None where it was not measured, and infinity for what never came. ``paced``: whether it is what a
-    load states that states a rate, so that cells of different rates are not compared by it."""
+    """A number of a run. ``of`` computes it: None if it was not measured, infinity for what never came.
+
+    ``paced``: whether the stated rate of a load determines it. Cells of different rates are not compared by it."""
 
     unit: str
     better: Better
@@ -42,13 +43,14 @@ class Measure:
 
 
 def _confirmed(of: Callable[[Seen], float | None], seen: Seen) -> float | None:
-    """None where nobody awaited confirms: then it is written down as confirmed what was only sent."""
+    """Return ``of(seen)``; None if publishers did not await confirms, as the record then has what was only sent."""
     return of(seen) if seen.awaited else None
 
 
 def _received_per_s(seen: Seen) -> float | None:
-    """Each message once for each queue that it came from, however often it was delivered. What was due and never sent,
-    as its publisher waited for brokers, was not received."""
+    """Return the rate of received messages, each once for each queue, however often it was delivered.
+
+    Messages that were due and never sent, as the publisher waited for brokers, do not count as received."""
     if seen.span_us is None or seen.span_us[1] <= seen.span_us[0]:
         return None
     first_us, last_us = seen.span_us
@@ -57,8 +59,9 @@ def _received_per_s(seen: Seen) -> float | None:
 
 
 def _outage_s(of: Callable[[Outages], float], together: bool, seen: Seen) -> float | None:
-    """Of the worst queue, or of all taken as one. What had not ended when publishing did, ended with the queue's next
-    confirm; infinity where none came."""
+    """Return the number ``of`` outages of the worst queue, or of all queues taken as one (``together``).
+
+    An outage that lasts beyond the end of publishing ends with the queue's next confirm; it is infinite without one."""
     traffic = ledger_of(seen.history).traffic
     if traffic is None:
         return None
@@ -76,7 +79,7 @@ def _outage_s(of: Callable[[Outages], float], together: bool, seen: Seen) -> flo
 
 
 def _next_confirm_us(history: History, after_us: float) -> dict[int | None, float]:
-    """Of each queue, by its index, the first one after that moment."""
+    """Return {index of a queue: time of its first confirm from ``after_us`` on}."""
     found: dict[int | None, float] = {}
     for queue, outcome, outcome_us in pieces(history.publishes(), "queue", "outcome", "outcome_us"):
         later = (outcome == Outcome.CONFIRMED) & (outcome_us >= after_us)
@@ -94,19 +97,19 @@ def _waited_ms(percentile: float, of: str, since: str, seen: Seen) -> float | No
     return percentile_ms(from_us, waits.answered_us, percentile) if len(waits) else None
 
 
-def _told(field: str, seen: Seen) -> float | None:
-    return told_of(seen.told, field)
+def _of_night(field: str, seen: Seen) -> float | None:
+    return night_number(seen.played, field)
 
 
-def told_of(told: Played, field: str) -> float | None:
-    """A number that a night keeps of a run; infinity for a recovery that never came."""
-    value: float | None = getattr(told, field)
-    if field == "recovered_s" and value is None and told.invariants.get("recovery") == "INVALID":
+def night_number(played: Played, field: str) -> float | None:
+    """Return a number that a night keeps of a run; infinity for a recovery that never came."""
+    value: float | None = getattr(played, field)
+    if field == "recovered_s" and value is None and played.invariants.get("recovery") == "INVALID":
         return math.inf
     return value
 
 
-#: What a night keeps of each run.
+#: The numbers that a night keeps of each run.
 OF_NIGHTS = (
     "outage_s",
     "outage_total_s",
@@ -119,16 +122,18 @@ OF_NIGHTS = (
 
 
 def _busy(seen: Seen) -> float | None:
-    """A look counts for as much of its time as lies in the span: just before that, clients connect."""
+    """Return the mean part of this machine's processors that was busy.
+
+    A sample counts only with its time within the span, as clients connect just before the span."""
     if seen.span_us is None:
         return None
     facts = seen.history.facts
-    told = [
+    samples = [
         (look.within_s([seen.span_us]), look.event.busy)
         for look in looks(facts.of_kind(MachineEvent), origin_us=facts.origin_us)
     ]
-    long_s = sum(within_s for within_s, _ in told)
-    return sum(within_s * busy for within_s, busy in told) / long_s if long_s else None
+    long_s = sum(within_s for within_s, _ in samples)
+    return sum(within_s * busy for within_s, busy in samples) / long_s if long_s else None
 
 
 def _number(name: str, seen: Seen) -> float | None:
@@ -137,7 +142,7 @@ def _number(name: str, seen: Seen) -> float | None:
 
 
 def _round_trip_ms(of: str, seen: Seen) -> float | None:
-    """Of the whole run; infinity where more than one in a hundred were not answered."""
+    """Return the p99 of the round trips of the whole run; infinity if more than 1 % got no answer."""
     network = (seen.document.get("consequences") or {}).get("network") or {}
     found = network.get("round_trips", {}).get(of)
     if found is None:
@@ -147,10 +152,10 @@ def _round_trip_ms(of: str, seen: Seen) -> float | None:
 
 
 def _of_perf_test(of: Callable[[Window], float | None], seen: Seen) -> float | None:
-    """The mean of the windows; infinity where some of them have none: nothing came meanwhile."""
-    told = [of(window) for window in seen.perf_test]
-    known = [value for value in told if value is not None]
-    return (fmean(known) if len(known) == len(told) else math.inf) if known else None
+    """Return the mean of the windows; infinity if some of them have no value, as nothing arrived during them."""
+    values = [of(window) for window in seen.perf_test]
+    known = [value for value in values if value is not None]
+    return (fmean(known) if len(known) == len(values) else math.inf) if known else None
 
 
 def _theirs(unit: str, better: Better, what: str, of: Callable[[Window], float | None]) -> Measure:
@@ -162,7 +167,7 @@ def _percentile_of(field: str, percentile: int, window: Window) -> float | None:
     return value
 
 
-#: What PerfTest measures with the same load on the same cluster: from when a message was sent.
+#: What PerfTest measures with the same load on the same cluster. Its times begin when a message is sent.
 _PERF_TEST = {
     "perf_test_confirmed_per_s": _theirs("/s", "higher", "messages confirmed", lambda w: w.confirmed_per_s),
     "perf_test_received_per_s": _theirs("/s", "higher", "messages received", lambda w: w.received_per_s),
@@ -173,7 +178,7 @@ _PERF_TEST = {
     },
 }
 
-#: From when a message was due, or from when it was sent; in words as tables have them.
+#: Times from when a message was due, and from when it was sent; the words are those of tables.
 _WAITS = {
     f"{of}_{of_since}p{str(p).replace('.', '_')}_ms": Measure(
         "ms", "lower", "ratio", partial(_waited_ms, p, of, since), f"p{p:g} of the time {words}"
@@ -190,7 +195,7 @@ _WAITS = {
 _OF_CONFIRMS: Sequence[tuple[str, str, Better, str]] = (
     ("stall_s", "s", "lower", "longest stall"),
     ("kept_ratio", "", "higher", "throughput kept"),
-    ("slowest_ratio", "", "higher", "throughput at the least"),
+    ("slowest_ratio", "", "higher", "lowest throughput"),
 )
 
 MEASURES: Mapping[str, Measure] = {
@@ -211,9 +216,9 @@ MEASURES: Mapping[str, Measure] = {
             ("outage_total_s", attrgetter("total_s"), True, "time without any confirm"),
         )
     },
-    "recovered_s": Measure("s", "lower", "difference", partial(_told, "recovered_s"), "time to recover"),
+    "recovered_s": Measure("s", "lower", "difference", partial(_of_night, "recovered_s"), "time to recover"),
     **{
-        name: Measure(unit, better, "difference", partial(_confirmed, partial(_told, name)), words)
+        name: Measure(unit, better, "difference", partial(_confirmed, partial(_of_night, name)), words)
         for name, unit, better, words in _OF_CONFIRMS
     },
     **{
@@ -222,9 +227,11 @@ MEASURES: Mapping[str, Measure] = {
         )
         for of, words in (("clients", "from clients to brokers"), ("brokers", "between brokers"))
     },
-    "depth_max": Measure("", "lower", "difference", of_brokers.depth_max, "messages that queues held at the most"),
+    "depth_max": Measure("", "lower", "difference", of_brokers.depth_max, "most messages that queues held"),
     "cpu_busy": Measure("", "lower", "ratio", _busy, "part of this machine's processors that was busy"),
-    "memory_ratio": Measure("", "lower", "ratio", partial(_number, "memory_ratio_max"), "most of its memory limit"),
+    "memory_ratio": Measure(
+        "", "lower", "ratio", partial(_number, "memory_ratio_max"), "highest part of a node's memory limit"
+    ),
     "memory_mb": Measure("MB", "lower", "ratio", of_brokers.memory_mb, "memory of all brokers"),
     "connection_kb": Measure("kB", "lower", "ratio", of_brokers.connection_kb, "memory of an idle connection"),
     "brokers_cores": Measure("CPU-s/s", "lower", "ratio", of_brokers.brokers_cores, "processors that brokers used"),
@@ -237,38 +244,39 @@ MEASURES: Mapping[str, Measure] = {
         )
         for what in ("queues", "bindings")
     },
-    "parted_nodes": Measure("", "lower", "difference", of_brokers.parted_nodes, "nodes that took it for a partition"),
+    "parted_nodes": Measure("", "lower", "difference", of_brokers.parted_nodes, "nodes that saw a partition"),
     "cleaned_up_s": Measure(
-        "s", "lower", "difference", of_brokers.cleaned_up_s, "time until nobody tells of the queues of a node that went"
+        "s", "lower", "difference", of_brokers.cleaned_up_s, "time until no broker lists a lost node's queues"
     ),
     **_PERF_TEST,
 }
 
 
 def ours(name: str) -> str:
-    """The measure of our own that stands beside one of PerfTest's; any other one itself."""
+    """Return our own measure that corresponds to one of PerfTest's; for any other measure, ``name`` itself."""
     return name.removeprefix("perf_test_")
 
 
 def needs_perf_test(names: Collection[str]) -> bool:
+    """Return whether one of the measures is PerfTest's."""
     return not _PERF_TEST.keys().isdisjoint(names)
 
 
 def measured(seen: Seen, names: tuple[str, ...]) -> dict[str, float | None]:
-    """By name; infinity for what never came."""
+    """Return {measure: number}; infinity for what never came, None if it was not measured."""
     values = {name: MEASURES[name].of(seen) for name in names}
     return {name: None if value is None or math.isnan(value) else round(value, 4) for name, value in values.items()}
 
 
 def disturbed_by(seen: Seen) -> str:
-    """What other programs took of this machine beside what is measured, where it was too much; else empty."""
-    return "" if seen.span_us is None else told_of_others(seen.history.facts, *seen.span_us)
+    """Return what other programs took of this machine during the span if that was too much; else an empty text."""
+    return "" if seen.span_us is None else describe_others(seen.history.facts, *seen.span_us)
 
 
 def shortfall(seen: Seen) -> str:
-    """Why this machine did not hold the load, so that the run's numbers are the machine's; empty where it did."""
+    """Return why this machine did not hold the load, so that the numbers are not the brokers'; empty if it did."""
     if seen.span_us is None:
-        return "the run has no such phase"
+        return "the run lacks the phase that is measured"
     lagged = seen.confirms.due_within(*seen.span_us).lagged_ratio
     if lagged > LAGGED_MAX:
         return f"this machine sent {lagged:.1%} of the messages late"

@@ -1,5 +1,4 @@
-"""What a run tells of its brokers: their processors and memory, what their queues held, what they took before the load,
-and whom they held for gone."""
+"""Measure the brokers of a run: processors, memory, queue depths, set-up rates, and how they saw a lost node."""
 
 from __future__ import annotations
 
@@ -20,17 +19,19 @@ from rabbitmq_resilience.record.events import IdleEvent, SampleEvent, SetUpEvent
 from rabbitmq_resilience.sweeps.results import Depth
 from rabbitmq_resilience.sweeps.seen import Seen
 
-#: Of fewer connections the memory is lost in what brokers take and give back anyway.
+#: The memory of fewer connections is lost in the usual changes of a broker's memory.
 CONNECTIONS_MIN = 100
-#: Queues are looked at every second; brokers that have just lost one may let a look wait for 8 s.
+#: The longest gap between samples of queues for which they count as observed. Samples are taken every second; after the
+#: loss of a node, brokers may delay one for 8 s.
 UNLOOKED_S_MAX = 5.0
-#: Of how many moments a run keeps how much its queues held.
+#: For how many moments the depth of the queues is kept.
 MOMENTS_MAX = 120
 
 
 def brokers_cores(seen: Seen) -> float | None:
-    """CPU-seconds a second of all brokers together, by their own account: of each what it told on average, for as long
-    as it ran. None where one that ran told nothing."""
+    """Return the CPU-seconds a second of all brokers together, by their own metrics.
+
+    Each broker counts with its mean, times the part of the span in which it ran. None if one ran without metrics."""
     facts, span_us = seen.history.facts, seen.span_us
     if span_us is None or facts.cluster is None:
         return None
@@ -38,66 +39,70 @@ def brokers_cores(seen: Seen) -> float | None:
     cores = 0.0
     for node in facts.cluster.nodes:
         running = _running(facts, node, span_us)
-        told = found[node].within(*span_us).values if node in found else ()
-        if running and not len(told):
+        samples = found[node].within(*span_us).values if node in found else ()
+        if running and not len(samples):
             return None
-        cores += running * float(np.mean(told)) if running else 0.0
+        cores += running * float(np.mean(samples)) if running else 0.0
     return cores
 
 
 def _running(facts: Facts, node: str, span_us: Period) -> float:
-    """In what part of the looks at it the node was not down."""
+    """Return the part of the node's samples in which it was not down; 0 without samples."""
     looks = [states[node] for t_us, states in facts.node_states if span_us[0] <= t_us <= span_us[1] and node in states]
     return sum(state != "down" for state in looks) / len(looks) if looks else 0.0
 
 
 def messages_per_core_s(seen: Seen) -> float | None:
-    """Confirmed messages for each CPU-second of the brokers."""
+    """Return the confirmed messages for each CPU-second of the brokers."""
     cores, rate_per_s = brokers_cores(seen), seen.confirmed_per_s
     return rate_per_s / cores if cores and rate_per_s is not None else None
 
 
 def memory_mb(seen: Seen) -> float | None:
-    """Of all brokers together: the median of the looks in the span that told of each of them."""
+    """Return the memory of all brokers together: the median of the samples in the span that have every broker."""
     facts = seen.history.facts
     if seen.span_us is None or facts.cluster is None:
         return None
     first_us, last_us = seen.span_us
     looks = (e.memory_bytes for e in facts.of_kind(SampleEvent) if first_us <= e.t_us <= last_us)
-    told = [_mb(look) for look in looks if look.keys() == set(facts.cluster.nodes)]
-    return median(told) if told else None
+    complete = [_mb(look) for look in looks if look.keys() == set(facts.cluster.nodes)]
+    return median(complete) if complete else None
 
 
 def depth_max(seen: Seen) -> float | None:
-    """What all queues held at the most; None where not every queue told for so long that it may have been then."""
+    """Return the most messages that all queues held together; None if a gap in the samples may hide the peak."""
     if seen.span_us is None:
         return None
     first_us, last_us = seen.span_us
-    told = list(depths_of(seen.history.facts))
-    if gaps([t_us for t_us, _ in told], seen.span_us, longer_than_s=UNLOOKED_S_MAX):
+    samples = list(depths_of(seen.history.facts))
+    if gaps([t_us for t_us, _ in samples], seen.span_us, longer_than_s=UNLOOKED_S_MAX):
         return None
-    return max((float(held) for t_us, held in told if first_us <= t_us <= last_us), default=None)
+    return max((float(held) for t_us, held in samples if first_us <= t_us <= last_us), default=None)
 
 
 def depth_over_time(seen: Seen) -> list[Depth]:
-    """Of many moments the most of each stretch, so that no peak is lost."""
+    """Return what the queues held over time, as about MOMENTS_MAX samples.
+
+    Each is the highest one of a stretch, so that no peak is lost. A gap in the samples is marked by None."""
     facts = seen.history.facts
     begun_us = facts.phases.get("chaos", facts.origin_us)
-    told = [(round(seconds(t_us - begun_us), 2), held) for t_us, held in depths_of(facts)]
-    each = -(-len(told) // MOMENTS_MAX) or 1
-    ends = [i for i in range(1, len(told)) if told[i][0] - told[i - 1][0] > UNLOOKED_S_MAX]
+    samples = [(round(seconds(t_us - begun_us), 2), held) for t_us, held in depths_of(facts)]
+    each = -(-len(samples) // MOMENTS_MAX) or 1
+    ends = [i for i in range(1, len(samples)) if samples[i][0] - samples[i - 1][0] > UNLOOKED_S_MAX]
     found: list[Depth] = []
-    for first, last in pairwise([0, *ends, len(told)]):
+    for first, last in pairwise([0, *ends, len(samples)]):
         if first:
-            found.append(((told[first - 1][0] + told[first][0]) / 2, None))
-        stretches = (told[i : min(i + each, last)] for i in range(first, last, each))
+            found.append(((samples[first - 1][0] + samples[first][0]) / 2, None))
+        stretches = (samples[i : min(i + each, last)] for i in range(first, last, each))
         found.extend(max(stretch, key=lambda moment: moment[1]) for stretch in stretches)
     return found
 
 
 def connection_kb(seen: Seen) -> float | None:
-    """By how much the memory of all brokers grew with the idle connections, for each of them: from the last look before
-    the first client was there. None where that look did not tell of all brokers, or there are too few of them."""
+    """Return by how much the memory of all brokers grew for each idle connection.
+
+    It is compared with the last sample before the first client connected. None if that sample lacks a broker, or if
+    there are fewer than CONNECTIONS_MIN idle connections."""
     facts, now_mb = seen.history.facts, memory_mb(seen)
     begun_us = min((e.t_us for e in facts.of_kind(WorkerEvent) if e.event == "connected"), default=math.inf)
     begun_us = min([begun_us, *(e.t_us for e in facts.of_kind(IdleEvent))])
@@ -114,15 +119,16 @@ def _mb(memory_bytes: Mapping[str, int]) -> float:
 
 
 def set_up_per_s(what: str, seen: Seen) -> float | None:
-    """Queues or bindings that brokers took a second, before the load."""
-    told = [e for e in seen.history.facts.of_kind(SetUpEvent) if e.what == what]
-    took_s = sum(e.took_s for e in told)
-    return sum(e.count for e in told) / took_s if took_s else None
+    """Return how many queues or bindings (``what``) brokers declared a second, before the load."""
+    events = [e for e in seen.history.facts.of_kind(SetUpEvent) if e.what == what]
+    took_s = sum(e.took_s for e in events)
+    return sum(e.count for e in events) / took_s if took_s else None
 
 
 def parted_nodes(seen: Seen) -> float | None:
-    """How many nodes took what happened for a partition: they paused, or told of one. A broker that starts looks paused
-    as well; one that pauses was up before."""
+    """Return how many nodes saw a partition: they paused, or reported one.
+
+    A broker that starts looks paused too. So only a node that was up in the sample before counts as paused."""
     facts = seen.history.facts
     if "steady" not in facts.phases:
         return None
@@ -131,14 +137,16 @@ def parted_nodes(seen: Seen) -> float | None:
     for t_us, states in facts.node_states:
         paused |= {n for n, s in states.items() if s == "paused" and before.get(n) == "up" and t_us >= begun_us}
         before |= states
-    told = {node for e in facts.of_kind(SampleEvent) if e.t_us >= begun_us for node in e.partitions}
-    return float(len(paused | told))
+    reported = {node for e in facts.of_kind(SampleEvent) if e.t_us >= begun_us for node in e.partitions}
+    return float(len(paused | reported))
 
 
 def cleaned_up_s(seen: Seen) -> float | None:
-    """From when the first node that went was last seen up until the others tell of no queue that it leads any more:
-    they elected others, deleted it, or told that it is down. Infinity where they did not as long as it was surely away;
-    None where it led none when it went, or where nobody looked for so long that it may as well have been then."""
+    """Return how long after the loss of a node the other brokers still list queues that it leads.
+
+    The time begins when the first lost node was last seen up. It ends when the others list no queue with that leader:
+    they elected another one, deleted the queue, or report it as down. Infinity if they did not while the node was
+    surely away. None if the node led no queue, or if a gap in the samples may hide the end."""
     gone = _gone(seen)
     if gone is None:
         return None
@@ -159,8 +167,9 @@ def _leads(node: str, look: SampleEvent) -> bool:
 
 
 def _gone(seen: Seen) -> tuple[str, float, float] | None:
-    """The first node that went in the chaos phase, when it was last seen up before, and until when it was surely away:
-    one that starts again looks paused, and leads its queues before it serves clients."""
+    """Return (node, last time up, until when surely away) of the first node that was lost in the chaos phase.
+
+    A node that starts again looks paused, and leads its queues before it serves clients."""
     facts = seen.history.facts
     chaos_us = facts.phases.get("chaos")
     if chaos_us is None:
@@ -176,8 +185,10 @@ def _gone(seen: Seen) -> tuple[str, float, float] | None:
 
 
 def _away_us(facts: Facts, node: str, gone_us: float) -> float:
-    """When it was last seen down or suspended before it was back; where it only paused, when its links healed. The last
-    look at it where it did not come back."""
+    """Return until when the lost ``node`` was surely away.
+
+    That is when it was last seen down or suspended before it was back. If it only paused, that is when its links
+    healed, at the latest when it was back. If it did not come back, the last sample takes the place of that time."""
     back_us = min(facts.first_up_us(node, after_us=gone_us), facts.node_states[-1][0])
     states = [(t_us, states.get(node)) for t_us, states in facts.node_states if gone_us <= t_us <= back_us]
     if stopped := [t_us for t_us, state in states if state in ("down", "suspended")]:

@@ -1,5 +1,6 @@
-"""A sweep as one page: small multiples on the same axes, heat maps over two axes, and the table. It is self-contained,
-runs no script, and links each cell to its runs."""
+"""Write a sweep as one page: small multiples on the same axes, heat maps over two axes, and the table.
+
+The page is self-contained, runs no script, and links each cell to its runs."""
 
 from __future__ import annotations
 
@@ -23,15 +24,15 @@ from rabbitmq_resilience.sweeps.summary import PAGE, WORDS, Row, number, rows
 from rabbitmq_resilience.sweeps.sweep_file import Sweep
 
 WIDTH, HEIGHT = 260, 120
-#: What is left free of a panel at each side, so that no dot is cut off.
+#: The margin at each side of a panel, so that no dot is cut off.
 MARGIN = 16
-#: Of more lines in a panel nobody could tell the colours apart.
+#: How many colours a panel uses; more would be hard to distinguish.
 COLOURS = 5
 
 
 @dataclass(frozen=True)
 class Dot:
-    """One run, or the median of a cell (``is_median``)."""
+    """The drawing of one run, or of the median of a cell (``is_median``)."""
 
     x: float
     y: float
@@ -41,7 +42,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class Curve:
-    """The cells of one label of the second axis. ``points``: the medians, as SVG has them."""
+    """The cells of one label of the second axis. ``points``: the medians, as points of an SVG polyline."""
 
     colour: int
     dots: Sequence[Dot]
@@ -50,7 +51,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Panel:
-    """``title``: the labels of the axes from the third on."""
+    """A drawing of the first two axes. ``title``: the labels of all further axes."""
 
     title: str
     curves: Sequence[Curve]
@@ -58,7 +59,7 @@ class Panel:
 
 @dataclass(frozen=True)
 class Multiples:
-    """One measure: panels with the same axes. ``top``: what the upper edge stands for; the lower one is 0."""
+    """The panels of one measure, with the same axes. ``top``: the value at the upper edge; the lower edge is 0."""
 
     name: str
     top: str
@@ -67,7 +68,7 @@ class Multiples:
 
 @dataclass(frozen=True)
 class HeatCell:
-    """``share``: from 0 (the least) to 1; None where there is no number, and ``text`` says why."""
+    """A cell of a heat map. ``share``: from 0 (the least) to 1; None without a number, and ``text`` says why."""
 
     text: str
     share: float | None
@@ -81,10 +82,12 @@ class HeatMap:
 
 
 def write_page(results: Results, sweep: Sweep, runs: Path | None) -> None:
-    """``runs``: the folder of run directories; None where they are not kept, and the page has no links to them."""
+    """Write the page into the folder of the results.
+
+    ``runs``: the folder of run directories. None if they are not kept; then the page has no links to them."""
     found = rows(results, sweep)
     asked = [(name, MEASURES[name]) for name in sweep.spec.measures]
-    measures = [(name, measure) for name, measure in asked if any(row.told[name].values for row in found)]
+    measures = [(name, measure) for name, measure in asked if any(row.by_measure[name].values for row in found)]
     axes = sweep.spec.axes
     links = _Links(None if runs is None else os.path.relpath(runs, results.folder))
     present = {axis.called: _labels(axis.called, axis.choices, found) for axis in axes}
@@ -118,23 +121,23 @@ def write_page(results: Results, sweep: Sweep, runs: Path | None) -> None:
 
 @dataclass(frozen=True)
 class _Links:
-    """``runs``: from the page to the folder of run directories; None where there is none."""
+    """Links from the page to runs. ``runs``: the relative path of the folder of run directories; None without one."""
 
     runs: str | None
 
     def to(self, run: str) -> str:
-        """The page of the run; empty where it cannot be opened."""
+        """Return the link to the page of a run; empty if there is none."""
         return f"{self.runs}/{run}/report.html" if run and self.runs is not None else ""
 
 
 def _labels(axis: str, labels: Iterable[str], found: Sequence[Row]) -> list[str]:
-    """Those of which a run was played, in the order of the file."""
+    """Return the labels that have a run, in the order of the file."""
     there = {row.labels[axis] for row in found}
     return [label for label in labels if label in there]
 
 
 def _panels(found: Sequence[Row], present: Mapping[str, Sequence[str]]) -> dict[tuple[str, ...], list[Row]]:
-    """The cells of each panel, by the labels of the axes from the third on."""
+    """Return {labels of the axes from the third on: the cells of that panel}."""
     further = list(present)[2:]
     panels: dict[tuple[str, ...], list[Row]] = {}
     for row in found:
@@ -145,17 +148,17 @@ def _panels(found: Sequence[Row], present: Mapping[str, Sequence[str]]) -> dict[
 def _multiples(
     measures: Sequence[tuple[str, Measure]], found: Sequence[Row], present: Mapping[str, Sequence[str]]
 ) -> list[list[Multiples]]:
-    """What PerfTest measured is beside the same of ours, on the same axes."""
+    """Return the panels of all measures. A measure of PerfTest is grouped with ours, and both have the same axes."""
     together: dict[str, list[tuple[str, Measure]]] = {}
     for name, measure in measures:
         together.setdefault(ours(name), []).append((name, measure))
-    return [_beside(group, found, present) for group in together.values()]
+    return [_group(group, found, present) for group in together.values()]
 
 
-def _beside(
+def _group(
     measures: Sequence[tuple[str, Measure]], found: Sequence[Row], present: Mapping[str, Sequence[str]]
 ) -> list[Multiples]:
-    values = (value for name, _ in measures for row in found for value in row.told[name].values)
+    values = (value for name, _ in measures for row in found for value in row.by_measure[name].values)
     top = max(_finite(values), default=0.0) or 1.0
     panels = _panels(found, present)
     return [
@@ -176,13 +179,13 @@ def _curves(name: str, mine: Sequence[Row], present: Mapping[str, Sequence[str]]
         cells = {row.labels[first]: row for row in mine if not further or row.labels[further[0]] == label}
         dots: list[Dot] = []
         for at, x in enumerate(xs):
-            told = cells[x].told[name] if x in cells else None
-            if told is None or told.interval is None:
+            shown = cells[x].by_measure[name] if x in cells else None
+            if shown is None or shown.interval is None:
                 continue
             left = MARGIN + (WIDTH - 2 * MARGIN) * (at + 0.5) / len(xs)
             what = f"{first} {x}{', ' * bool(label)}{label}"
-            dots += [Dot(left, _y(v, top), f"{what}: {number(v)}", False) for v in told.values]
-            dots.append(Dot(left, _y(told.interval.middle, top), f"{what}: {told}", True))
+            dots += [Dot(left, _y(v, top), f"{what}: {number(v)}", False) for v in shown.values]
+            dots.append(Dot(left, _y(shown.interval.middle, top), f"{what}: {shown}", True))
         points = " ".join(f"{dot.x:.1f},{dot.y:.1f}" for dot in dots if dot.is_median)
         curves.append(Curve(place % COLOURS, dots, points))
     return curves
@@ -193,18 +196,18 @@ def _finite(values: Iterable[float]) -> Iterator[float]:
 
 
 def _y(value: float, top: float) -> float:
-    """What never came is at the upper edge."""
+    """Return the vertical position of a value. Infinity is at the upper edge."""
     return HEIGHT - MARGIN / 2 - (HEIGHT - MARGIN) * min(1.0, value / top)
 
 
 def _heat_maps(
     measures: Sequence[tuple[str, Measure]], found: Sequence[Row], present: Mapping[str, Sequence[str]], links: _Links
 ) -> list[HeatMap]:
-    """Over the first two axes: a map each measure and panel."""
+    """Return a heat map over the first two axes for each measure and panel."""
     first, second = list(present)[:2]
     maps = []
     for name, measure in measures:
-        every = [told.interval.middle for row in found if (told := row.told[name]).interval is not None]
+        every = [one.interval.middle for row in found if (one := row.by_measure[name]).interval is not None]
         middles = list(_finite(every))
         least, most = min(middles, default=0.0), max(middles, default=0.0)
         for labels, mine in _panels(found, present).items():
@@ -222,7 +225,7 @@ def _heat(row: Row | None, name: str, least: float, most: float, links: _Links) 
         return HeatCell("", None, "")
     runs = [line.run for line in row.lines if line.run]
     link = links.to(runs[-1]) if runs else ""
-    interval = row.told[name].interval
+    interval = row.by_measure[name].interval
     if interval is None:
         is_well = all(line.status == "measured" and line.verdict == "VALID" for line in row.lines)
         return HeatCell(NOTHING if is_well else row.ended, None, link)

@@ -1,7 +1,7 @@
-"""Numbers of two cells that may be compared: those of the rounds in which both have one.
+"""Pair the numbers of two cells: only rounds in which both have a number are compared.
 
-A round plays each cell once, so that what changes from round to round meets all of them alike. Where a machine gets
-slower, and did not hold one cell in the last rounds, the other one would be compared by its worse half.
+A round plays each cell once, so that changes from round to round affect all cells alike. Without pairing, a machine
+that becomes slower, and does not hold one cell in the last rounds, would spoil only the numbers of the other cell.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ ByRound = Mapping[int, float]
 
 
 def by_round(lines: Sequence[Line], measure: str) -> ByRound:
-    """{round: number} of one cell, infinity for what never came; without the rounds that gave none."""
-    told = ((line.round, line.values.get(measure)) for line in lines if line.status == "measured")
-    return {number: value for number, value in told if value is not None}
+    """Return {round: number} of one cell, infinity for what never came; without rounds that have no number."""
+    values = ((line.round, line.values.get(measure)) for line in lines if line.status == "measured")
+    return {number: value for number, value in values if value is not None}
 
 
 def in_both(first: ByRound, second: ByRound) -> tuple[list[float], list[float]]:
+    """Return the numbers of both cells in the rounds in which both have one."""
     rounds = [number for number in first if number in second]
     return [first[number] for number in rounds], [second[number] for number in rounds]

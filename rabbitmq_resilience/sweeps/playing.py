@@ -1,4 +1,4 @@
-"""The runs of a sweep as tests of pytest, and what becomes of each."""
+"""Play the runs of a sweep as tests of pytest, and enter the result of each."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from rabbitmq_resilience.play.judging import Result
 from rabbitmq_resilience.record.run_directory import RunDirectory
 from rabbitmq_resilience.scenarios import on_clusters
 from rabbitmq_resilience.scenarios.model import Scenario
-from rabbitmq_resilience.sweeps.beside import play_beside, takes_s
+from rabbitmq_resilience.sweeps.beside import play_perf_test, takes_s
 from rabbitmq_resilience.sweeps.cells import Cell, PlayedOn, rounds
 from rabbitmq_resilience.sweeps.comparison_page import write_comparisons
 from rabbitmq_resilience.sweeps.estimates import round_s
@@ -40,19 +40,21 @@ from rabbitmq_resilience.sweeps.table import write_tables
 from rabbitmq_resilience.tools.perf_test import find_perf_test
 from rabbitmq_resilience.workloads.perf_test import Window
 
-_ONE_AT_A_TIME = "a sweep compares rates, which clusters side by side change: play it without pytest-xdist's -n"
-#: What a thinned run takes at most: its page, its verdict, its scenario.
+_ONE_AT_A_TIME = (
+    "a sweep compares rates, and clusters side by side would change them: play it without pytest-xdist's -n"
+)
+#: The most disk space of a thinned run, with its page, its verdict and its scenario.
 KEPT_MB = 2.0
-#: Of a run whose cell is in the table: what is looked at by people, and what plays it again.
+#: The files of a run that are kept when its cell is in the table: those that people read, and those to play it again.
 KEPT = frozenset({"report.html", "verdict.json", "fault.yaml", "configuration", "rules"})
 
-#: What is told of all results together where each cell has a driver or a broker of its own.
+#: What is shown as driver and broker of all results if each cell has its own.
 VARIES = "as each cell says"
 
 
 @dataclass(frozen=True)
 class Turn:
-    """One cell in one round."""
+    """One cell in one round: one run of the sweep."""
 
     round: int
     cell: Cell
@@ -67,7 +69,7 @@ class Turn:
 
 
 class SweepInPlay:
-    """A sweep whose results are in ``folder``; ``root``: of the checkout, whose commit is told."""
+    """A sweep that is played. Its results are in ``folder``; ``root``: the checkout whose commit is recorded."""
 
     def __init__(self, sweep: Sweep, folder: Path, root: Path) -> None:
         self._sweep = sweep
@@ -79,11 +81,13 @@ class SweepInPlay:
         self._header: Header | None = None
 
     def turns(self, *, whole: bool) -> list[Turn]:
-        """What was not played yet, in order. Raises ResultsError where results of another file are in the folder."""
+        """Return the turns that were not played yet, in order.
+
+        Raise ResultsError if the folder holds results of another sweep file."""
         if self._results.of is not None and self._results.of.digest != self._sweep.digest:
             folder = self._results.folder
-            other = "another sweep file, or the files that it names said something else"
-            raise ResultsError(f"{folder} holds results of {other}; move it away to begin anew")
+            other = "another sweep file, or the files that it names had other contents"
+            raise ResultsError(f"{folder} holds results of {other}; move the folder away to begin again")
         spec = self._sweep.spec
         order = rounds(self._sweep.chosen(whole=whole), spec.repeats, seed=spec.seed)
         done = {line.key for line in self._results.lines if not line.is_played_again}
@@ -93,11 +97,11 @@ class SweepInPlay:
         return self._left
 
     def test(self, turn: Turn, *, checks_only: bool) -> Callable[..., None]:
-        """What pytest calls. ``checks_only``: nothing is played, for which no broker need be there."""
+        """Return the test function of a turn. ``checks_only``: nothing is played, so that no broker is needed."""
 
         def plays(
             resilience_play: Callable[..., Any],
-            resilience_tell: Callable[[str], None],
+            resilience_show: Callable[[str], None],
             request: pytest.FixtureRequest,
         ) -> None:
             if not checks_only:
@@ -106,14 +110,14 @@ class SweepInPlay:
                 self._results.require(self._of(request))
                 self._require_same_broker(turn, request)
                 if turn.cell.perf_test:
-                    find_perf_test()  # what is missing is told before anything is played
-                self._begin(resilience_tell)
+                    find_perf_test()  # a missing PerfTest is reported before anything is played
+                self._begin(resilience_show)
             self._play(turn, resilience_play, request, checks_only=checks_only)
 
         return plays
 
     def _require_same_broker(self, turn: Turn, request: pytest.FixtureRequest) -> None:
-        """Raises ResultsError where another version has come to bear the name that the cell asks for."""
+        """Raise ResultsError if the cell was played on another version under the same name of a broker."""
         now = self._ground(turn.cell.on, request).opened.broker_version
         labels = dict(turn.cell.labels)
         before = {line.broker_version for line in self._results.lines if dict(line.labels) == labels and line.run}
@@ -121,45 +125,47 @@ class SweepInPlay:
             was = ", ".join(sorted(before - {now}))
             raise ResultsError(
                 f"{turn.cell.name} was played on RabbitMQ {was}, and this is {now}: results of two versions are never "
-                f"mixed; move {self._results.folder} away to begin anew"
+                f"mixed; move {self._results.folder} away to begin again"
             )
 
     def _ground(self, on: PlayedOn, request: pytest.FixtureRequest) -> Ground:
-        """Return what a cell is played on. Cells that name nothing are all played on one broker."""
+        """Return the testbed of a cell. Cells that name neither a driver nor a broker are all played on one broker."""
         grounds: Grounds = request.getfixturevalue("resilience_grounds")
         if on != PlayedOn():
             return grounds.at(on.driver, on.broker)
         return grounds.of(*(cell.scenario for cell in self._sweep.cells if cell.on == on))
 
-    def _begin(self, tell: Callable[[str], None]) -> None:
-        """Says before the first run what there is to do; skips those for which the budget has no time any more."""
+    def _begin(self, show: Callable[[str], None]) -> None:
+        """Announce the sweep before its first run. Skip a run if the time budget is used up."""
         budget_min = self._sweep.spec.budget_min
         if self._began_s is None:
             self._began_s = time.monotonic()
             by_round = itertools.groupby(self._left, key=lambda turn: turn.round)
             took_s = sum(round_s([turn.cell for turn in turns]) for _, turns in by_round)
-            tell(
+            show(
                 f"{'SWEEP':<8} {self._sweep.spec.title}: {len(self._left)} runs, about {duration_text(took_s)}, "
                 f"at most {KEPT_MB * len(self._left):.0f} MB: {self._results.folder / PAGE}"
             )
         elif budget_min is not None and time.monotonic() - self._began_s > 60 * budget_min:
-            pytest.skip(f"the {budget_min:g} min of the sweep are over; the next session goes on")
+            pytest.skip(f"the sweep's budget of {budget_min:g} min is used up; the next session goes on")
 
     def _play(self, turn: Turn, play: Callable[..., Any], request: pytest.FixtureRequest, *, checks_only: bool) -> None:
-        """The seed is the round's own: the same for every cell, so that they differ in nothing else."""
+        """Play one run, and PerfTest before it in even rounds, after it in odd ones.
+
+        Each round has its own seed, the same for every cell, so that cells differ only in what the axes state."""
         scenario = turn.cell.scenario.model_copy(update={"seed": self._seed(turn)})
-        beside = functools.cache(lambda: self._beside(turn, scenario, request))
+        perf_test = functools.cache(lambda: self._perf_test(turn, scenario, request))
         entered = False
 
         def enter(result: Result) -> None:
             nonlocal entered
-            windows = beside()
+            windows = perf_test()
             entered = True
             self._enter(turn, result, request, scenario, windows)
 
         try:
             if turn.round % 2 == 0 and not checks_only:
-                beside()  # first in every other round
+                perf_test()
             if checks_only:
                 play(scenario, driver=turn.cell.on.driver, broker=turn.cell.on.broker)
             else:
@@ -169,18 +175,18 @@ class SweepInPlay:
                 self._broken_off(turn, f"{type(error).__name__}: {error}", request, scenario)
             raise
 
-    def _beside(self, turn: Turn, scenario: Scenario, request: pytest.FixtureRequest) -> Sequence[Window]:
-        """What PerfTest measures on the cluster of the cell, where it is to be played beside it."""
+    def _perf_test(self, turn: Turn, scenario: Scenario, request: pytest.FixtureRequest) -> Sequence[Window]:
+        """Play PerfTest on the cluster of the cell, if the sweep asks for that; return the measured windows."""
         ground = self._ground(turn.cell.on, request)
         if not turn.cell.perf_test or not scenario.applies_to(ground.opened.broker_version):
             return ()
-        tell: Callable[[str], None] = request.getfixturevalue("resilience_tell")
-        tell(f"{'BESIDE':<8} PerfTest with the same load, about {duration_text(takes_s(scenario))}")
+        show: Callable[[str], None] = request.getfixturevalue("resilience_show")
+        show(f"{'BESIDE':<8} PerfTest with the same load, about {duration_text(takes_s(scenario))}")
         topology, equipment = scenario.topology, scenario.equipment
-        return play_beside(ground.clusters.acquire(topology, scenario.touched_links, equipment), scenario)
+        return play_perf_test(ground.clusters.acquire(topology, scenario.touched_links, equipment), scenario)
 
     def _seed(self, turn: Turn) -> int:
-        """By that of the first cell's scenario: all cells of a round have the same one, also those of several files."""
+        """Return the seed of a round, from the seeds of the sweep and of the first cell's scenario."""
         return (self._sweep.spec.seed + self._sweep.cells[0].scenario.seed + turn.round - 1) % 2**63
 
     def _enter(
@@ -191,10 +197,10 @@ class SweepInPlay:
         scenario: Scenario,
         windows: Sequence[Window],
     ) -> None:
-        told = lines.played(result, scenario=request.node.nodeid)
+        played = lines.played(result, scenario=request.node.nodeid)
         history = recorded_history(result.run, scenario)
         awaited = scenario.workload.confirms == "awaited"
-        seen = Seen(history, self._sweep.spec.over, told, result.document, windows, awaited)
+        seen = Seen(history, self._sweep.spec.over, played, result.document, windows, awaited)
         status, why = status_of(seen)
         values = measured(seen, self._sweep.spec.measures) if status == "measured" else {}
         line = Line(
@@ -208,17 +214,17 @@ class SweepInPlay:
             values=values,
             run=result.run.name,
             seed=scenario.seed,
-            took_s=told.duration_s,
+            took_s=played.duration_s,
             at=lines.moment(),
         )
         self._add(line, request)
         if status == "disturbed":
-            request.getfixturevalue("resilience_tell")(f"{'AGAIN':<8} the next session plays it again: {why}")
+            request.getfixturevalue("resilience_show")(f"{'AGAIN':<8} the next session plays it again: {why}")
         if result.as_expected:
             thin(result.run)
 
     def _broken_off(self, turn: Turn, why: str, request: pytest.FixtureRequest, scenario: Scenario) -> None:
-        """It is played again by the next session."""
+        """Enter a run that did not come to its end. The next session plays it again."""
         line = Line(
             round=turn.round,
             labels=dict(turn.cell.labels),
@@ -266,7 +272,7 @@ class SweepInPlay:
 
 
 def status_of(seen: Seen) -> tuple[Status, str]:
-    """How a run counts, and why. One that broke a promise is never played again, so that its cell tells of it."""
+    """Return the status of a run, and why. A run that broke a promise is never played again: its cell must show it."""
     verdict, first = verdict_word(seen.document), lines.broke_first(seen.document)
     broke, others = first.summary if first else "", disturbed_by(seen)
     if others and verdict != "INVALID":
@@ -274,12 +280,12 @@ def status_of(seen: Seen) -> tuple[Status, str]:
     if verdict == "UNKNOWN":
         return "unknown", broke
     if missed := others or shortfall(seen):
-        return "not held", f"{broke}; besides, {missed}" if broke else missed
+        return "not held", f"{broke}; in addition, {missed}" if broke else missed
     return "measured", broke
 
 
 def thin(run: RunDirectory) -> None:
-    """Leave of a run what people look at, and what plays it again."""
+    """Delete all files of a run except those that people read and those to play it again."""
     for path in run.path.iterdir():
         if path.name not in KEPT:
             shutil.rmtree(path) if path.is_dir() else path.unlink()

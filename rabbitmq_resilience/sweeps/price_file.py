@@ -1,4 +1,4 @@
-"""The price file of a sweep with a leaderboard, and whether what is paid for is what is played."""
+"""Read the price file of a sweep with a leaderboard, and check that it pays for the machines that are played."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KIND = Kind("price file", lambda _: tuple(Prices.model_fields))
 
 
 def priced(spec: SweepSpec, lines: Lines, path: Path) -> SweepSpec:
-    """With the prices that stand in a file of their own. Raises ProblemError."""
+    """Return the sweep with the prices of its price file. Raise ProblemError if that file is refused."""
     board = spec.leaderboard
     if board is None or not isinstance(board.prices, str):
         return spec
@@ -37,10 +37,10 @@ def priced(spec: SweepSpec, lines: Lines, path: Path) -> SweepSpec:
 
 
 def machine_problems(board: Leaderboard, cells: Sequence[Cell]) -> Iterator[tuple[Location, str]]:
-    """Clusters that have more nodes than are paid for, or fewer."""
+    """Yield a problem for each cluster that has more or fewer nodes than are paid for."""
     for label, nodes in board.clusters.items():
         mine = (cell for cell in cells if cell.labels[board.axis] == label)
         played = {len(cell.scenario.topology.nodes) for cell in mine} - {nodes.count}
         if played:
             at: Location = ("leaderboard", "clusters", label)
-            yield at, f"{nodes.count} machines are paid for, and {min(played)} brokers are played"
+            yield at, f"{nodes.count} machines are paid for, but {min(played)} brokers are played"

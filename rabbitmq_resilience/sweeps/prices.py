@@ -1,4 +1,4 @@
-"""What clusters cost: a price for each kind of node, and what each cluster of a leaderboard is made of."""
+"""The section ``leaderboard`` of a sweep file: prices of nodes, and the nodes of each cluster."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from pydantic import Field, model_validator
 
 from rabbitmq_resilience.clusters.spec import NODES_MAX, BrokerSize, Spec
 
-#: Measures that tell what a load carries.
+#: The measures that can be paid for: rates of a load.
 RATES = ("confirmed_per_s", "received_per_s")
 
 Label = Annotated[str, Field(min_length=1, max_length=60)]
 
 
 class NodePrice(Spec):
-    """A machine of so many cores and so much memory (1 GB: 2 ** 30 bytes), and what it costs a month."""
+    """A machine with its cores and its memory (1 GB: 2 ** 30 bytes), and what it costs a month."""
 
     cores: Annotated[float, Field(gt=0, le=1024)]
     memory_gb: Annotated[float, Field(gt=0, le=10_000)]
     per_month: Annotated[float, Field(gt=0)]
 
     def size(self, scale: float) -> BrokerSize:
-        """What a broker may use that stands for it at a ``scale``. Raises ValueError where that is too little."""
+        """Return the size of a broker for this machine at ``scale``. Raise ValueError if it is too small."""
         return BrokerSize(cores=round(scale * self.cores, 4), memory_mb=round(scale * self.memory_gb * 1024))
 
 
 class Prices(Spec):
-    """A price file: ``nodes`` by name. ``source``: where and when the prices were seen."""
+    """The content of a price file: ``nodes`` by name. ``source``: where and when the prices were seen."""
 
     currency: Annotated[str, Field(min_length=1, max_length=8)]
     source: Annotated[str, Field(max_length=300)] | None = None
@@ -43,13 +43,13 @@ class Nodes(Spec):
 
 
 class Leaderboard(Spec):
-    """Which cluster costs least for what it carries.
+    """Rank clusters by their cost for each 1,000 messages/s.
 
-    ``axis``: its labels are the candidates, and ``clusters`` says what each is made of. ``prices``: of the machines, or
-    the path of a price file. Each broker is held to ``scale`` times the cores and the memory of its machine; costs are
-    for whole machines that carry 1 / scale times as much. ``rate``: the measure that is paid for. ``demands``: the most
-    (or, where more is better, the least) of other measures; a candidate that misses one, or breaks a promise, drops
-    out."""
+    ``axis``: its labels are the candidates, and ``clusters`` has the machines of each. ``prices``: the prices of the
+    machines, or the path of a price file. Each broker is limited to ``scale`` times the cores and the memory of its
+    machine. The costs are those of whole machines, which are assumed to carry 1 / scale times as much. ``rate``: the
+    measure that is paid for. ``demands``: the highest value of other measures (the lowest one if more is better). A
+    candidate that misses a demand, or breaks a promise, drops out."""
 
     axis: Label
     prices: Prices | Annotated[str, Field(pattern=r"\.ya?ml$")]
@@ -65,7 +65,7 @@ class Leaderboard(Spec):
         return self
 
     def check_nodes(self, prices: Prices) -> None:
-        """Raises ValueError where a cluster is made of machines without a price, or of too small ones."""
+        """Raise ValueError if a cluster has machines without a price, or machines that are too small at this scale."""
         for label, nodes in self.clusters.items():
             if nodes.node not in prices.nodes:
                 raise ValueError(f"clusters.{label}: no price for {nodes.node!r}; there are {', '.join(prices.nodes)}")
@@ -75,5 +75,6 @@ class Leaderboard(Spec):
                 raise ValueError(f"scale: {self.scale:g} of {nodes.node!r} is too little for a broker") from None
 
     def known_prices(self) -> Prices:
+        """Return the prices; the price file must have been read (``priced``)."""
         assert isinstance(self.prices, Prices), "a sweep file is read together with its price file"
         return self.prices

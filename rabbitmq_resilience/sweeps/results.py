@@ -1,14 +1,14 @@
-"""What a sweep has come to: a folder that is written run by run, so that the next session goes on with the rest.
+"""Read and write the results of a sweep: a folder that is written run by run, so that a later session can go on.
 
 ::
 
     reports/sweeps/flow_control/
         sweep.yaml      the sweep file that it is the result of
-        runs.jsonl      the first line says where and of what, then one line a run, as soon as it is judged
+        runs.jsonl      a first line with what all runs have in common, then one line for each judged run
         runs.csv, runs.parquet   the same as a table
         table.md        medians with intervals, a line each cell
         index.html      the page
-        comparison-2-LABEL.md, .html   of an axis that is compared: its second label beside the first
+        comparison-2-LABEL.md, .html   if an axis is compared: its second label compared with the first
 
 Results of two machines, commits, broker versions or sweep files are never mixed.
 """
@@ -33,24 +33,25 @@ from rabbitmq_resilience.record.whole_files import write_whole
 
 FORMAT = 1
 
-#: ``measured``: its numbers count, though it may have broken a promise. ``not held``: this machine did not hold the
-#: load. ``unknown``: the run could not tell. ``disturbed``: other programs kept this machine busy beside it. ``broken
-#: off``: it never came to its end.
+#: ``measured``: the run's numbers count, though it may have broken a promise. ``not held``: this machine did not hold
+#: the load. ``unknown``: the run has no verdict. ``disturbed``: other programs kept this machine busy during the run.
+#: ``broken off``: the run did not come to its end.
 Status = Literal["measured", "not held", "unknown", "disturbed", "broken off"]
 
-#: What stands in files for infinity, which JSON has no word for.
+#: The word for infinity in files, as JSON has none.
 NEVER = "never"
 
 
 class ResultsError(Exception):
-    """Results cannot be read, or cannot go on; the text says why, and what to do."""
+    """Results cannot be read or continued. The text says why, and what to do."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Of:
-    """What all results of one sweep have in common. ``digest``: of the sweep file and of every cell. ``machine``: a
-    short hash; ``machine_told``: for people. ``commit``: of the checkout, where that is known. ``cluster``: the name of
-    the one that was there already."""
+    """What all results of one sweep have in common.
+
+    ``digest``: of the sweep file and of every cell. ``machine``: a short hash; ``machine_told``: its description for
+    people. ``commit``: of the checkout, if known. ``cluster``: the name of an attached cluster, else empty."""
 
     title: str
     digest: str
@@ -80,15 +81,17 @@ def _written(value: float | None) -> float | str | None:
 
 
 Value = Annotated[float | None, BeforeValidator(_read), PlainSerializer(_written)]
-#: A moment in seconds from the end of the steady phase, and what all queues held; None where not each of them told.
+#: A moment in seconds from the end of the steady phase, and what all queues held; None marks a gap in the samples.
 Depth = tuple[float, int | None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Line:
-    """One run. ``labels``: {axis: label}. ``values``: {measure: number}, infinity for what never came, None for what
-    was not measured; none at all unless the run was ``measured``. ``why``: in a sentence, where it was not. ``depth``:
-    what queues held at moments, as ``of_brokers.depth_over_time``."""
+    """One run. ``labels``: {axis: label}.
+
+    ``values``: {measure: number}, infinity for what never came, None for what was not measured; empty unless the status
+    is ``measured``. ``why``: in a sentence, if it is another status or a promise was broken. ``depth``: what queues
+    held over time, from ``of_brokers.depth_over_time``."""
 
     round: int
     labels: Mapping[str, str]
@@ -109,11 +112,11 @@ class Line:
 
     @property
     def is_played_again(self) -> bool:
-        """By the next session: it tells nothing of its cell."""
+        """Return whether the next session plays the run again, as it has no result for its cell."""
         return self.status in ("disturbed", "broken off")
 
 
-#: Columns of runs.csv and runs.parquet beside those of axes and measures.
+#: Columns of runs.csv and runs.parquet in addition to axes and measures.
 COLUMNS = ("round", "status", "verdict", "why", "broker_version", "seed", "took_s", "run")
 
 _OF, _LINE = TypeAdapter(Of), TypeAdapter(Line)
@@ -123,33 +126,33 @@ MAY_DIFFER = frozenset({"began", "title"})
 
 @dataclass
 class Results:
-    """``of``: None before the first run."""
+    """The results of a sweep in ``folder``. ``of``: what they have in common; None before the first run."""
 
     folder: Path
     of: Of | None
     lines: list[Line]
-    #: Whether the file's last line has its end, so that one may follow.
+    #: Whether the file's last line is complete, so that another one may be appended.
     _is_whole: bool = True
 
     @classmethod
     def read(cls, folder: Path) -> Self:
-        """Of a folder that may not be there yet. A last line that was cut off is passed over. Raises ResultsError."""
+        """Read a folder, which need not exist; skip an incomplete last line. Raise ResultsError if it is damaged."""
         file = folder / "runs.jsonl"
         if not file.exists():
             return cls(folder, None, [])
         try:
             first, *rest = file.read_bytes().split(b"\n")
             of = _OF.validate_json(first)
-            lines = [_LINE.validate_json(line) for line in rest[:-1]]  # the last one ends with the file
+            lines = [_LINE.validate_json(line) for line in rest[:-1]]  # the last part is empty or an incomplete line
             _require_once(lines)
         except (OSError, ValueError, ValidationError) as error:
             what = str(error).splitlines()[0]
-            raise ResultsError(f"{file}: is no result of a sweep: {what}; move {folder} away to begin anew") from None
+            raise ResultsError(f"{file}: is no result of a sweep: {what}; move {folder} away to begin again") from None
         return cls(folder, of, lines, _is_whole=not rest[-1:] or not rest[-1])
 
     @property
     def final(self) -> list[Line]:
-        """Without runs that were disturbed or broken off, and played again."""
+        """Return the lines that count. A run that was disturbed or broken off counts only until it is replaced."""
         ended = {line.key for line in self.lines if not line.is_played_again}
         latest = {line.key: line for line in self.lines}
         return [
@@ -159,7 +162,7 @@ class Results:
         ]
 
     def begin(self, of: Of, text: str) -> None:
-        """Before a run is entered. Raises ResultsError where what is there is of something else."""
+        """Prepare the folder for a run to be entered. Raise ResultsError if it holds results of something else."""
         if self.of is None:
             self.folder.mkdir(parents=True, exist_ok=True)
             write_whole(self.folder / "sweep.yaml", text)
@@ -171,20 +174,20 @@ class Results:
         self.require(of)
 
     def require(self, of: Of) -> None:
-        """Raises ResultsError where what is there is of something else than ``of``."""
+        """Raise ResultsError if the folder holds results that do not belong to ``of``."""
         if self.of is None:
             return
         before, now = asdict(self.of), asdict(of)
         apart = [f.name for f in fields(Of) if f.name not in MAY_DIFFER and before[f.name] != now[f.name]]
         if apart:
-            told = "; ".join(f"{name.replace('_', ' ')}: {before[name]} then, {now[name]} now" for name in apart)
+            differing = "; ".join(f"{name.replace('_', ' ')}: {before[name]} then, {now[name]} now" for name in apart)
             raise ResultsError(
-                f"{self.folder} holds results of something else, which are never mixed ({told}); move it away to begin "
-                "anew"
+                f"{self.folder} holds results of something else, and results are never mixed ({differing}); move the "
+                "folder away to begin again"
             )
 
     def enter(self, line: Line) -> None:
-        """It outlives this machine's end as soon as this returns."""
+        """Append a run to runs.jsonl and sync it to the disk, so that it survives a crash of this machine."""
         with (self.folder / "runs.jsonl").open("a", encoding="utf-8") as file:
             file.write(_json(line))
             file.flush()
@@ -192,7 +195,7 @@ class Results:
         self.lines.append(line)
 
     def write_tables(self, axes: Sequence[str], measures: Sequence[str]) -> None:
-        """runs.csv and runs.parquet."""
+        """Write runs.csv and runs.parquet."""
         table = self.table(axes, measures)
         pq.write_table(table, self.folder / "runs.parquet")
         text = io.StringIO()
@@ -202,7 +205,9 @@ class Results:
         write_whole(self.folder / "runs.csv", text.getvalue())
 
     def table(self, axes: Sequence[str], measures: Sequence[str]) -> pa.Table:
-        """A row each run; a column each axis (text) and measure (numbers, ``inf`` for what never came)."""
+        """Return a table with a row for each run.
+
+        Columns: each axis (text), each measure (numbers, ``inf`` for what never came), and COLUMNS."""
         columns: dict[str, pa.Array] = {
             axis: pa.array([line.labels.get(axis) for line in self.lines], pa.string()) for axis in axes
         }
@@ -219,12 +224,12 @@ class Results:
 
 
 def _require_once(lines: Sequence[Line]) -> None:
-    """Raises ValueError where a run is there twice: it would count as two."""
+    """Raise ValueError if a run is entered twice: it would count as two."""
     ended = Counter(line.key for line in lines if not line.is_played_again)
     for (number, labels), count in ended.items():
         if count > 1:
-            raise ValueError(f"{', '.join(label for _, label in labels)} of round {number} is there {count} times")
+            raise ValueError(f"{', '.join(label for _, label in labels)} of round {number} is entered {count} times")
 
 
-def _json(told: Of | Line) -> str:
-    return (_OF.dump_json(told) if isinstance(told, Of) else _LINE.dump_json(told)).decode() + "\n"
+def _json(record: Of | Line) -> str:
+    return (_OF.dump_json(record) if isinstance(record, Of) else _LINE.dump_json(record)).decode() + "\n"

@@ -1,4 +1,4 @@
-"""A run that was judged, as measures look at it."""
+"""The judged run from which measures compute their numbers."""
 
 from __future__ import annotations
 
@@ -16,36 +16,42 @@ from rabbitmq_resilience.invariants.waits import Waits, confirm_waits, delivery_
 from rabbitmq_resilience.nights.night_file import Played
 from rabbitmq_resilience.workloads.perf_test import Window
 
-#: Which part of a run is measured, as ``LatencyBound.when``.
+#: Which part of a run is measured; the same words as ``LatencyBound.when``.
 Over = Literal["steady", "chaos", "always"]
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A run that was judged. ``told``: what a night would keep of it; ``document``: its verdict.json; ``perf_test``:
-    what PerfTest measured beside it, where it was played; ``awaited``: whether publishers awaited confirms."""
+    """A run that was judged.
+
+    ``played``: its line in a night. ``document``: its verdict.json. ``perf_test``: the windows that PerfTest measured
+    on the same cluster, if it was played. ``awaited``: whether publishers awaited confirms."""
 
     history: History
     over: Over
-    told: Played
+    played: Played
     document: Mapping[str, Any]
     perf_test: Sequence[Window] = ()
     awaited: bool = True
 
     @cached_property
     def span_us(self) -> Period | None:
+        """Return the part of the run that is measured; None if the run has no such phase."""
         return LatencyBound(when=self.over).span_us(self.history.facts)
 
     @cached_property
     def confirms(self) -> Waits:
+        """Return the waits of publishers for confirms."""
         return confirm_waits(self.history)
 
     @cached_property
     def receipts(self) -> Waits:
+        """Return the times from a message's due time, or its sending, to its receipt."""
         return delivery_waits(self.history)
 
     @cached_property
     def confirmed_per_s(self) -> float | None:
+        """Return the rate of confirmed messages in the span; None without messages or without a span."""
         traffic, span_us = ledger_of(self.history).traffic, self.span_us
         if traffic is None or span_us is None or span_us[1] <= span_us[0]:
             return None

@@ -1,4 +1,4 @@
-"""What is compared: labels of an axis, two results of a sweep, or two nights."""
+"""Make the sides of a comparison: from labels of an axis, from two results of a sweep, or from two nights."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 
 from rabbitmq_resilience.nights.night_file import Night, Played
 from rabbitmq_resilience.sweeps.comparison import Comparison, Runs, Side, compare
-from rabbitmq_resilience.sweeps.measures import OF_NIGHTS, told_of
+from rabbitmq_resilience.sweeps.measures import OF_NIGHTS, night_number
 from rabbitmq_resilience.sweeps.paired import by_round, in_both
 from rabbitmq_resilience.sweeps.results import MAY_DIFFER, Line, Of, Results
 from rabbitmq_resilience.sweeps.spec import SweepSpec
@@ -17,8 +17,10 @@ from rabbitmq_resilience.tables.rate import Rate
 
 
 def of_axis(results: Results, spec: SweepSpec) -> dict[int, Comparison]:
-    """{place of the label, from 1: the label beside the first one} of the axis that is ``compared``, as far as both
-    were played; in the rounds in which both gave numbers."""
+    """Compare each label of the axis ``compared`` with its first one, if both were played.
+
+    Return {number of the label, from 1: comparison}; empty if no axis is compared. Only rounds in which both gave
+    numbers count."""
     axis = next((axis for axis in spec.axes if axis.called == spec.compared), None)
     if axis is None:
         return {}
@@ -26,7 +28,7 @@ def of_axis(results: Results, spec: SweepSpec) -> dict[int, Comparison]:
     (first, mine), *others = sides.items()
     played = sum(bool(mine and theirs) for _, theirs in others)
     return {
-        place: compare(Side(first, _beside(mine, theirs)), Side(other, _beside(theirs, mine)), among=played)
+        place: compare(Side(first, _paired(mine, theirs)), Side(other, _paired(theirs, mine)), among=played)
         for place, (other, theirs) in enumerate(others, 2)
         if mine and theirs
     }
@@ -43,24 +45,23 @@ def _cells(lines: Sequence[Line], axis: str, label: str) -> _Cells:
     return by_cell
 
 
-def _beside(cells: _Cells, others: _Cells) -> dict[str, Runs]:
-    """Of one side, without the numbers of rounds in which the other one has none, and without the verdicts of those in
-    which it came to none."""
+def _paired(cells: _Cells, others: _Cells) -> dict[str, Runs]:
+    """Return the runs of one side, without numbers and verdicts of rounds in which the other side has none."""
     found = {}
     for cell, mine in cells.items():
         runs = _runs(mine)
         if cell in others:
             theirs = others[cell]
             numbers = {name: in_both(by_round(mine, name), by_round(theirs, name))[0] for name in runs.values}
-            told = {line.round for line in theirs if line.verdict in _TOLD}
-            broke = _broke([line.verdict for line in mine if line.round in told])
+            decided = {line.round for line in theirs if line.verdict in _DECIDED}
+            broke = _broke([line.verdict for line in mine if line.round in decided])
             runs = replace(runs, values=numbers, broke=broke)
         found[cell] = runs
     return found
 
 
 def of_results(results: Results, name: str) -> Side:
-    """All cells of a sweep."""
+    """Return a side with all cells of a sweep."""
     by_cell: dict[str, list[Line]] = {}
     for line in results.final:
         by_cell.setdefault(where(line.labels), []).append(line)
@@ -69,25 +70,25 @@ def of_results(results: Results, name: str) -> Side:
 
 def _runs(lines: Sequence[Line]) -> Runs:
     names = {name: None for line in lines for name in line.values}
-    told = [line for line in lines if line.status == "measured"]
+    measured = [line for line in lines if line.status == "measured"]
     return Runs(
-        {name: [value for line in told if (value := line.values.get(name)) is not None] for name in names},
+        {name: [value for line in measured if (value := line.values.get(name)) is not None] for name in names},
         _broke([line.verdict for line in lines]),
-        len(lines) - len(told),
+        len(lines) - len(measured),
     )
 
 
 #: Verdicts that say whether a promise was kept.
-_TOLD = ("VALID", "INVALID")
+_DECIDED = ("VALID", "INVALID")
 
 
 def _broke(verdicts: Sequence[str]) -> Rate | None:
-    told = [verdict for verdict in verdicts if verdict in _TOLD]
-    return Rate(told.count("INVALID"), len(told)) if told else None
+    decided = [verdict for verdict in verdicts if verdict in _DECIDED]
+    return Rate(decided.count("INVALID"), len(decided)) if decided else None
 
 
 def of_nights(nights: Sequence[Night], name: str) -> Side:
-    """All scenarios of one night or several, but for schedules that are drawn anew each time."""
+    """Return a side with all scenarios of one or more nights, except schedules that are drawn at random each night."""
     by_scenario: dict[str, list[Played]] = {}
     for night in nights:
         for played in night.played:
@@ -97,13 +98,16 @@ def of_nights(nights: Sequence[Night], name: str) -> Side:
 
 
 def _played(mine: Sequence[Played]) -> Runs:
-    told = [played for played in mine if played.verdict != "UNKNOWN"]
-    values = {field: [value for played in told if (value := told_of(played, field)) is not None] for field in OF_NIGHTS}
-    return Runs(values, _broke([played.verdict for played in mine]), len(mine) - len(told))
+    decided = [played for played in mine if played.verdict != "UNKNOWN"]
+    values = {
+        field: [value for played in decided if (value := night_number(played, field)) is not None]
+        for field in OF_NIGHTS
+    }
+    return Runs(values, _broke([played.verdict for played in mine]), len(mine) - len(decided))
 
 
 def results_apart(first: Results, second: Results) -> Iterator[str]:
-    """What else is different: the difference may come of that."""
+    """Yield what else differs between two results of sweeps, and so may cause a difference."""
     one, other = first.of, second.of
     if one is None or other is None:
         return
@@ -122,20 +126,20 @@ def results_apart(first: Results, second: Results) -> Iterator[str]:
 
 
 def nights_apart(first: Sequence[Night], second: Sequence[Night]) -> Iterator[str]:
-    """What else is different: the difference may come of that."""
-    told: Mapping[str, Callable[[Night], Iterable[object]]] = {
+    """Yield what else differs between two groups of nights, and so may cause a difference."""
+    conditions: Mapping[str, Callable[[Night], Iterable[object]]] = {
         "machine": lambda night: [night.header.machine.id],
         "suite commit": lambda night: [night.header.suite_commit],
         "driver": lambda night: [played.driver for played in night.played],
         "RabbitMQ": lambda night: [played.broker_version for played in night.played],
     }
-    for what, of in told.items():
+    for what, of in conditions.items():
         a, b = ([str(one) for night in nights for one in of(night)] for nights in (first, second))
         yield from _shares_apart(what, a, b)
 
 
 def _shares_apart(what: str, first: Sequence[str], second: Sequence[str]) -> Iterator[str]:
-    """Where the two have other things, or the same ones in other parts."""
+    """Yield a sentence if the two have different values, or the same values in different proportions."""
     a, b = Counter(first), Counter(second)
     if a.keys() != b.keys():
         yield f"{what}: {', '.join(sorted(a))} and {', '.join(sorted(b))}"

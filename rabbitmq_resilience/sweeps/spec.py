@@ -1,4 +1,4 @@
-"""What a sweep file can state."""
+"""The fields of a sweep file."""
 
 from __future__ import annotations
 
@@ -17,28 +17,27 @@ from rabbitmq_resilience.sweeps.seen import Over
 
 CELLS_MAX = 1000
 
-#: What a path means that names no field of the scenario: the scenario itself, or what it is played on.
+#: Paths that name no field of the scenario: the scenario itself, and what it is played on.
 BASE = "base"
 ON = ("on.driver", "on.broker")
 
 Base = dict[str, Any] | Annotated[str, Field(pattern=r"\.ya?ml$")]
 
-#: A field of the base, as ``workload.in_flight`` or ``schedule.0.at_s``.
+#: A field of the base, such as ``workload.in_flight`` or ``schedule.0.at_s``.
 FieldPath = Annotated[str, Field(pattern=r"^\w+(\.[\w$-]+)*$", max_length=200)]
 
 
 def _measure(name: str) -> str:
     if name not in MEASURES:
-        raise ValueError(f"{name!r} is nothing that is measured; there are {', '.join(MEASURES)}")
+        raise ValueError(f"{name!r} is no measure; there are {', '.join(MEASURES)}")
     return name
 
 
 class Axis(Spec):
-    """What varies: one ``field`` over ``values``, or several fields at once, by a label for each of its ``settings``.
+    """Vary one ``field`` over ``values``, or several fields together, with a label for each of the ``settings``.
 
-    ``name`` stands in the table: by default the last part of ``field``. ``here`` are the labels that are played unless
-    the whole grid is asked for (``-m whole_grid``); by default all. The label of a value is as it is written in JSON,
-    without quotes."""
+    ``name``: the name of the axis in tables; by default the last part of ``field``. ``here``: the labels that are
+    played without ``-m whole_grid`` too; by default all. The label of a value is its JSON text without quotes."""
 
     name: Label | None = None
     field: FieldPath | None = None
@@ -48,11 +47,12 @@ class Axis(Spec):
 
     @property
     def called(self) -> str:
+        """Return the name of the axis in tables."""
         return self.name or (self.field or "").rpartition(".")[2]
 
     @property
     def choices(self) -> Mapping[str, Mapping[str, Any]]:
-        """{label: {field: value}}, in order."""
+        """Return {label: {field: value}}, in the order of the file."""
         if self.settings is not None:
             return self.settings
         assert self.field is not None and self.values is not None
@@ -61,9 +61,9 @@ class Axis(Spec):
     @model_validator(mode="after")
     def _one_way(self) -> Self:
         if (self.field is None) != (self.values is None) or (self.field is None) == (self.settings is None):
-            raise ValueError("an axis has a field and values, or settings: {label: {field: value}}")
+            raise ValueError("an axis has either field and values, or settings: {label: {field: value}}")
         if self.settings is not None and self.name is None:
-            raise ValueError("an axis with settings needs a name, which stands in the table")
+            raise ValueError("an axis with settings needs a name, for the table")
         if self.values is not None and len(self.choices) < len(self.values):
             raise ValueError("two of its values are the same")
         if unknown := [label for label in self.here or () if label not in self.choices]:
@@ -72,15 +72,14 @@ class Axis(Spec):
 
 
 class SweepSpec(Spec):
-    """One scenario, played over values of some of its fields.
+    """Play one scenario over values of some of its fields.
 
-    ``base``: the scenario, or the path of its fault file; it may be left out where an axis states ``base`` for each of
-    its labels. Each cell is one label of each axis; those that ``leave_out``
-    names by some of their labels ({axis: label}) are not played, and those that ``leave_out_here`` names only where the
-    whole grid is asked for. ``repeats``: how often each cell is played, all of
-    them in turn, so that a busy minute does not fall on one setting; four tell a difference at all. ``measures``: what
-    is measured, from messages that were due ``over`` the steady phase, the chaos phase, or always. ``budget_min``:
-    no cell begins after that time; the next session goes on."""
+    ``base``: the scenario, or the path of its fault file; not needed if an axis states ``base`` for each of its labels.
+    Each cell has one label of each axis. Cells that ``leave_out`` names by some of their labels ({axis: label}) are not
+    played. Those that ``leave_out_here`` names are played with ``-m whole_grid`` only. ``repeats``: how often each cell
+    is played, all cells in turn, so that a busy minute does not fall on one setting; a difference can be shown from
+    four on. ``measures``: what is measured, of messages that were due ``over`` the steady phase, the chaos phase, or
+    always. ``budget_min``: no cell begins after that time; the next session goes on."""
 
     version: Literal[1] = 1
     title: Annotated[str, Field(min_length=1, max_length=120)]
@@ -113,7 +112,7 @@ class SweepSpec(Spec):
         if self.base is None and not any(all(BASE in s for s in axis.choices.values()) for axis in self.axes):
             raise ValueError("base: state a scenario or its file, or one for each label of an axis")
         if self.compared is not None and len(known.get(self.compared, ())) < 2:
-            raise ValueError(f"compared: there is no axis {self.compared} with two labels or more")
+            raise ValueError(f"compared: there is no axis {self.compared} with at least two labels")
         if self.leaderboard is not None:
             self._check_leaderboard(self.leaderboard, known.get(self.leaderboard.axis, {}))
         if self.capacity is not None:
@@ -123,15 +122,15 @@ class SweepSpec(Spec):
     @model_validator(mode="after")
     def _measured(self) -> Self:
         if len(set(self.measures)) < len(self.measures):
-            raise ValueError("measures names something twice")
+            raise ValueError("measures: a measure is named twice")
         if needs_perf_test(self.measures) and self.over != "steady":
-            raise ValueError("measures: PerfTest is played in good conditions only; write over: steady")
+            raise ValueError("measures: PerfTest is played without faults only; write over: steady")
         return self
 
     def _check_leaderboard(self, board: Leaderboard, labels: Collection[str]) -> None:
         if set(board.clusters) != set(labels):
-            told = f"axis {board.axis!r} has {', '.join(labels)}" if labels else f"there is no axis {board.axis!r}"
-            raise ValueError(f"leaderboard: clusters are {', '.join(board.clusters)}, and {told}")
+            there_is = f"axis {board.axis!r} has {', '.join(labels)}" if labels else f"there is no axis {board.axis!r}"
+            raise ValueError(f"leaderboard: clusters are {', '.join(board.clusters)}, but {there_is}")
         if lacking := [name for name in (board.rate, *board.demands) if name not in self.measures]:
             raise ValueError(f"leaderboard: {lacking[0]} is not among what is measured; add it to measures")
         if board.rate not in RATES:
@@ -139,4 +138,5 @@ class SweepSpec(Spec):
 
 
 def label_of(value: Any) -> str:
+    """Return the label of a value: a text itself, everything else as JSON."""
     return value if isinstance(value, str) else json.dumps(value)

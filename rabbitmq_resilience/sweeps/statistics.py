@@ -1,10 +1,10 @@
-"""What few repeats can tell: the median with an interval, and whether two settings differ.
+"""Statistics of few repeats: medians with intervals, and whether two settings differ.
 
-Nothing is assumed of how noise is distributed. The interval of a median is that of order statistics, the one between
-two settings that of Hodges and Lehmann: the Mann-Whitney test turned round, with its exact distribution. Rates are
-compared by Fisher's exact test.
+No distribution of the noise is assumed. The interval of a median is that of order statistics. The interval of the
+difference between two settings is that of Hodges and Lehmann: the inverted Mann-Whitney test, with its exact
+distribution. Rates are compared by Fisher's exact test.
 
-Infinity is a value like others: of what never came. It is the highest there is, and no difference from itself.
+Infinity is a value like others and stands for what never came. It is the highest value, and equal to itself.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
-#: How often a difference may be told where there is none.
+#: How often a difference may be reported if there is none.
 ALPHA = 0.05
 
 Scale = Literal["ratio", "difference"]
@@ -27,7 +27,7 @@ Word = Literal["better", "worse", "no difference seen", "too few runs"]
 
 @dataclass(frozen=True)
 class Interval:
-    """From ``low`` to ``high``, around ``middle``; ``level``: how often such an interval holds the truth at least."""
+    """The interval from ``low`` to ``high``, around ``middle``. ``level``: how often it holds the truth, at least."""
 
     low: float
     middle: float
@@ -36,10 +36,12 @@ class Interval:
 
 
 def median_interval(values: Sequence[float], *, alpha: float = ALPHA) -> Interval:
-    """The median of what ``values`` (one at least) are drawn from. Where so few cannot give 1 - alpha it goes from the
-    lowest to the highest, and ``level`` is what those give. Raises ValueError without values."""
+    """Return an interval for the median of the distribution from which ``values`` are drawn.
+
+    If too few values cannot give the level 1 - alpha, it goes from the lowest to the highest, and ``level`` says what
+    that gives. Raise ValueError without values."""
     if not values:
-        raise ValueError("there is no median of nothing")
+        raise ValueError("a median needs at least one value")
     ordered, n = sorted(values), len(values)
     outside = 0  # how many of 2 ** n equally likely signs leave the median below the k-th value
     k = 0
@@ -52,8 +54,9 @@ def median_interval(values: Sequence[float], *, alpha: float = ALPHA) -> Interva
 
 
 def shift(first: Sequence[float], second: Sequence[float], scale: Scale, *, alpha: float = ALPHA) -> Interval | None:
-    """By how much ``second`` is larger than ``first``: as a ratio, or as a difference. None where so few values can
-    never tell at that level, or a ratio is asked for where something is not above 0."""
+    """Return by how much ``second`` is larger than ``first``, as a ratio or as a difference.
+
+    None if there are too few values for that level, or if a ratio is asked for and some value is not above 0."""
     if scale == "ratio" and min([*first, *second], default=0) <= 0:
         return None
     apart = sorted(larger_by(a, b, scale) for a, b in itertools.product(first, second))
@@ -65,20 +68,21 @@ def shift(first: Sequence[float], second: Sequence[float], scale: Scale, *, alph
 
 
 def larger_by(a: float, b: float, scale: Scale) -> float:
-    """By how much ``b`` is larger than ``a``."""
+    """Return by how much ``b`` is larger than ``a``."""
     if a == b:
         return 1.0 if scale == "ratio" else 0.0
     return b / a if scale == "ratio" else b - a
 
 
 def median_of(ordered: Sequence[float]) -> float:
-    """Of sorted values. What never came in half of the runs is never: it is longer than everything."""
+    """Return the median of sorted values. It is infinite if half of the runs have no end (infinity)."""
     return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 
 
 def middle_shift(ordered: Sequence[float]) -> float:
-    """The median of sorted shifts. Between two that are infinitely far apart it is the one nearer to 0, as both ways
-    are as likely then."""
+    """Return the median of sorted shifts.
+
+    If one of the two middle shifts is infinite, return the one nearer to 0: both directions are equally likely then."""
     low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
     if math.isinf(low) or math.isinf(high):
         return min(low, high, key=abs)
@@ -93,29 +97,32 @@ def compared(
     better: Better,
     alpha: float = ALPHA,
 ) -> tuple[Word, Interval | None]:
-    """What is to be said of ``second`` beside ``first``: that there is a difference only where the interval says so.
-    The difference is told instead of the ratio where something is not above 0."""
+    """Return the word for ``second`` compared with ``first``, and the interval of the shift.
+
+    The word is better or worse only if the interval excludes "no difference". The difference replaces the ratio if
+    some value is not above 0."""
     scale = scale_of(scale, first, second)
-    told = shift(first, second, scale, alpha=alpha)
-    return ("too few runs", None) if told is None else (word_of(told, scale, better), told)
+    shifted = shift(first, second, scale, alpha=alpha)
+    return ("too few runs", None) if shifted is None else (word_of(shifted, scale, better), shifted)
 
 
 def scale_of(scale: Scale, *values: Sequence[float]) -> Scale:
-    """That by which ``values`` can be compared: there are no ratios to what is not above 0."""
+    """Return the scale on which ``values`` can be compared: a difference if one of them is not above 0."""
     return scale if min(itertools.chain(*values), default=1) > 0 else "difference"
 
 
-def word_of(told: Interval, scale: Scale, better: Better) -> Word:
-    """Of the interval of a shift."""
+def word_of(shifted: Interval, scale: Scale, better: Better) -> Word:
+    """Return the word for the interval of a shift."""
     nothing = 1.0 if scale == "ratio" else 0.0
-    if told.low <= nothing <= told.high:
+    if shifted.low <= nothing <= shifted.high:
         return "no difference seen"
-    return "better" if (told.low > nothing) == (better == "higher") else "worse"
+    return "better" if (shifted.low > nothing) == (better == "higher") else "worse"
 
 
 def rates_chance(first: tuple[int, int], second: tuple[int, int]) -> float:
-    """How likely it is, where both have the same rate, that hits are dealt to (hits, runs) as unequally: Fisher's exact
-    test, two-sided, by all dealings that are not likelier than this one."""
+    """Return the p-value of Fisher's exact test, two-sided, for two (hits, runs).
+
+    It is the probability, at equal true rates, of all distributions of the hits that are not likelier than this one."""
     (hits, runs), (others, other_runs) = first, second
     ways = [
         math.comb(runs, x) * math.comb(other_runs, hits + others - x)
@@ -126,23 +133,24 @@ def rates_chance(first: tuple[int, int], second: tuple[int, int]) -> float:
 
 
 def runs_needed(alpha: float = ALPHA) -> int:
-    """The fewest runs of each of two settings by which any difference can be told."""
-    return next(n for n in itertools.count(1) if can_tell(n, n, alpha))
+    """Return the fewest runs of each of two settings with which any difference can be shown."""
+    return next(n for n in itertools.count(1) if enough_runs(n, n, alpha))
 
 
-def can_tell(m: int, n: int, alpha: float = ALPHA) -> bool:
-    """Whether any difference between m and n runs can be told."""
+def enough_runs(m: int, n: int, alpha: float = ALPHA) -> bool:
+    """Return whether m and n runs suffice to show any difference."""
     return _critical(m, n, Fraction(alpha)) is not None
 
 
-def can_tell_together(cells: int, alpha: float = ALPHA) -> bool:
-    """Whether any difference can be told from one number each of so many cells, by ``median_interval``."""
+def enough_cells(cells: int, alpha: float = ALPHA) -> bool:
+    """Return whether one number of each of ``cells`` cells suffices to show any difference, by ``median_interval``."""
     return Fraction(2, 2**cells) <= Fraction(alpha)
 
 
 def _critical(m: int, n: int, alpha: Fraction) -> tuple[int, float] | None:
-    """Which of the m * n ordered pairs ends the interval on either side, from 1, and its level; None if no pair does.
-    It is the highest k with P(U < k) <= alpha / 2."""
+    """Return which of the m * n ordered shifts ends the interval on either side, from 1, and the level.
+
+    That is the highest k with P(U < k) <= alpha / 2. None if there is no such shift."""
     if not m or not n:
         return None
     ways = _ways(m, n)
@@ -156,8 +164,10 @@ def _critical(m: int, n: int, alpha: Fraction) -> tuple[int, float] | None:
 
 @functools.cache
 def _ways(m: int, n: int) -> tuple[int, ...]:
-    """In how many of the orders of m and n values U is 0, 1, ..., m * n: U counts the pairs in which the first is the
-    larger. The largest value is one of the m, and larger than all n, or one of the n."""
+    """Return in how many of the orders of m and n values U is 0, 1, ..., m * n.
+
+    U counts the pairs in which the first is the larger. The recursion: the largest value is one of the m, and larger
+    than all n, or one of the n."""
     if not m or not n:
         return (1,)
     counts = [0] * (m * n + 1)

@@ -1,4 +1,4 @@
-"""All cells of a sweep together: medians with intervals, and which differ from the first one."""
+"""Summarise the cells of a sweep: medians with intervals, and which cells differ from the first one."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ TEMPLATES = Path(__file__).resolve().parent / "templates"
 
 @dataclass(frozen=True)
 class Told:
-    """One measure of one cell. ``word``: beside the first cell; None of that itself, and of a rate where the loads of
-    the two state different ones. ``common``: the rounds that it is of, where one of the two has more."""
+    """One measure of one cell.
+
+    ``word``: the cell compared with the first one; None for the first cell, and for a rate if the two loads state
+    different rates. ``common``: in how many rounds both have a number, if one of them has more."""
 
     values: Sequence[float]
     interval: Interval | None
@@ -39,7 +41,7 @@ class Told:
 
     @property
     def said(self) -> str:
-        """A word that says a difference, and of what; else nothing."""
+        """Return the word for a difference, and the rounds that it is based on; empty without a difference."""
         if self.word not in ("better", "worse"):
             return ""
         return self.word if self.common is None else f"{self.word} in the {self.common} rounds of both"
@@ -50,17 +52,19 @@ class Told:
 
 @dataclass(frozen=True)
 class Row:
-    """One cell. ``ended``: how its runs ended, with how often, as ``4 VALID`` or ``3 VALID, 1 not held``."""
+    """One cell. ``ended``: how its runs ended, such as ``4 VALID`` or ``3 VALID, 1 not held``.
+
+    ``by_measure``: {measure: its numbers}."""
 
     labels: Mapping[str, str]
     lines: Sequence[Line]
     ended: str
     why: str
-    told: Mapping[str, Told]
+    by_measure: Mapping[str, Told]
 
 
 def rows(results: Results, sweep: Sweep) -> list[Row]:
-    """Of the cells of which a run was played, in the order of the file."""
+    """Return the rows of all cells that have a run, in the order of the file."""
     played = [
         (cell, mine)
         for cell in sweep.cells
@@ -70,7 +74,7 @@ def rows(results: Results, sweep: Sweep) -> list[Row]:
     found = []
     for cell, mine in played:
         is_same_rate = _stated_rate(cell) == _stated_rate(played[0][0])
-        told = {}
+        by_measure = {}
         for name in sweep.spec.measures:
             numbers = by_round(mine, name)
             is_compared = name in first and (is_same_rate or not MEASURES[name].paced)
@@ -79,8 +83,8 @@ def rows(results: Results, sweep: Sweep) -> list[Row]:
             common = len(both[0]) if both and len(both[0]) < max(len(first[name]), len(numbers)) else None
             first.setdefault(name, numbers)
             values = list(numbers.values())
-            told[name] = Told(values, median_interval(values) if values else None, word, common)
-        found.append(Row(cell.labels, mine, _ended(mine), _why(mine), told))
+            by_measure[name] = Told(values, median_interval(values) if values else None, word, common)
+        found.append(Row(cell.labels, mine, _ended(mine), _why(mine), by_measure))
     return found
 
 
@@ -100,21 +104,23 @@ def _ended(mine: Sequence[Line]) -> str:
 
 
 def _why(mine: Sequence[Line]) -> str:
-    """The first reason why a run gave no number, or broke a promise."""
+    """Return the first reason why a run gave no number, or broke a promise."""
     return next((line.why for line in mine if line.why), "")
 
 
 def around(interval: Interval) -> str:
+    """Return the middle of an interval, and its ends in brackets."""
     low, middle, high = (number(value) for value in (interval.low, interval.middle, interval.high))
     return middle if low == high else f"{middle} ({low} to {high})"
 
 
 def number(value: float) -> str:
+    """Return a number as text with three digits and without exponents; ``never`` for infinity."""
     if math.isinf(value):
         return NEVER
-    told = f"{value:.3g}"
-    return f"{value:,.0f}" if abs(float(told)) >= 1000 else told
+    text = f"{value:.3g}"
+    return f"{value:,.0f}" if abs(float(text)) >= 1000 else text
 
 
-#: What templates tell numbers with.
+#: The functions with which templates show numbers.
 WORDS: Mapping[str, Any] = {"around": around, "number": number, "inf": math.inf}

@@ -1,4 +1,4 @@
-"""Sweep files, refused with line and field before anything is started, as every cell of them is."""
+"""Read sweep files. A mistake in the file or in any cell is reported with line and field before anything is started."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from rabbitmq_resilience.sweeps.estimates import round_s
 from rabbitmq_resilience.sweeps.measures import needs_perf_test
 from rabbitmq_resilience.sweeps.price_file import machine_problems, priced
 from rabbitmq_resilience.sweeps.spec import BASE, CELLS_MAX, ON, Axis, SweepSpec
-from rabbitmq_resilience.sweeps.statistics import ALPHA, can_tell, runs_needed
+from rabbitmq_resilience.sweeps.statistics import ALPHA, enough_runs, runs_needed
 from rabbitmq_resilience.tools.yaml_files import (
     Document,
     FileRefusedError,
@@ -50,23 +50,26 @@ class SweepFileError(FileRefusedError):
 
 @dataclass(frozen=True)
 class Sweep:
-    """``cells``: all of them. ``text``: of the file."""
+    """A sweep file that was read. ``cells``: all cells, also those of the whole grid. ``text``: the file's text."""
 
     spec: SweepSpec
     cells: tuple[Cell, ...]
     text: str
 
     def chosen(self, *, whole: bool) -> list[Cell]:
+        """Return the cells to be played: all if ``whole``, else those of ``here``."""
         return [cell for cell in self.cells if whole or cell.here]
 
     @property
     def is_paced(self) -> bool:
-        """Whether some load states a rate, which its publishers do not exceed."""
+        """Return whether a load states a rate, which its publishers then do not exceed."""
         return any(cell.scenario.workload.rate_per_s is not None for cell in self.cells)
 
     @property
     def digest(self) -> str:
-        """Of the file, every cell with what its files hold, and the prices. Raises OSError where a file is gone."""
+        """Return a hash of the file, of every cell with the contents of the files that it names, and of the prices.
+
+        Raise OSError if such a file is gone."""
         prices = "" if self.spec.leaderboard is None else self.spec.leaderboard.model_dump_json()
         cells = "".join(with_digests(cell.scenario).model_dump_json() for cell in self.cells)
         return hashlib.sha256(f"{self.text}{cells}{prices}".encode()).hexdigest()[:16]
@@ -74,7 +77,7 @@ class Sweep:
 
 @dataclass(frozen=True)
 class _Base:
-    """The scenario from which cells are made. ``at``: where it stands in the sweep file, None for a file of its own."""
+    """The scenario from which cells are made. ``at``: its place in the sweep file; None if it has its own file."""
 
     document: Document
     at: Location | None
@@ -83,7 +86,7 @@ class _Base:
 
 
 def load(path: Path, *, driver: str | None = "local") -> Sweep:
-    """Parse and validate a sweep file whole, with every cell, for a driver. Raises SweepFileError only."""
+    """Parse and validate a sweep file with every cell, for a driver. Raise SweepFileError, and no other error."""
     path = Path(path)
     try:
         text = read_text(path, _KIND)
@@ -120,24 +123,24 @@ def load(path: Path, *, driver: str | None = "local") -> Sweep:
 
 
 class _Bases:
-    """The scenarios from which cells are made, each read once."""
+    """The scenarios from which cells are made. Each file is read once."""
 
     def __init__(self, spec: SweepSpec, document: Document, path: Path) -> None:
-        """Raises ProblemError where the sweep's own cannot be read."""
+        """Raise ProblemError if the sweep's own base cannot be read."""
         self._lines = document.lines
         self._path = path
         self._read: dict[str, _Base] = {}
         self._own = None if spec.base is None else self._of(spec.base, (BASE,))
 
     def of(self, choice: Choice) -> _Base:
-        """Raises ProblemError."""
+        """Return the base of a cell. Raise ProblemError if it cannot be read."""
         if BASE not in choice.changes:
             assert self._own is not None, "a sweep without a base has one for each label"
             return self._own
         number, stated = choice.changes[BASE]
         if not isinstance(stated, (str, dict)):
             at: Location = ("axes", number)
-            raise ProblemError(Problem(at, self._lines.of(at), "base: is a scenario, or the path of a fault file"))
+            raise ProblemError(Problem(at, self._lines.of(at), "base: write a scenario, or the path of a fault file"))
         return self._of(stated, ("axes", number, "settings", choice.chosen[number], BASE))
 
     def _of(self, stated: dict[str, Any] | str, at: Location) -> _Base:
@@ -155,12 +158,12 @@ class _Bases:
 
 
 def _played_on(spec: SweepSpec, choice: Choice, lines: Lines, driver: str | None) -> PlayedOn:
-    """Raises ProblemError."""
+    """Return what a cell is played on. Raise ProblemError if that cannot be chosen."""
     stated = {path: choice.changes[path] for path in ON if path in choice.changes}
     for path, (number, value) in stated.items():
         what = ""
         if driver == "attached":
-            what = "the cluster is there already, and so are its driver and its broker"
+            what = "the driver and the broker of an attached cluster cannot be chosen"
         elif not isinstance(value, str):
             what = f"{json.dumps(value)[:60]} is no text; put it into quotes"
         elif path == "on.driver" and value not in FORMING:
@@ -172,27 +175,29 @@ def _played_on(spec: SweepSpec, choice: Choice, lines: Lines, driver: str | None
 
 
 def _axis_problems(spec: SweepSpec, driver: str | None) -> Iterator[tuple[Location, str]]:
-    """Fields that two axes state, or that one states within another's; and those that something else states."""
+    """Yield a problem for each field that two axes state, also one within the other, or that no axis may state."""
     stated: dict[str, int] = {}
     for number, axis in enumerate(spec.axes):
         mine = sorted({path for setting in axis.choices.values() for path in setting})
         for path in mine:
             location: Location = ("axes", number, "field" if axis.field else "settings")
             if path in ("title", "version", "seed"):
-                yield location, f"{path} is the sweep's own; no cell has another one"
+                yield location, f"{path} is stated for the whole sweep; a cell cannot have its own"
             if spec.leaderboard is not None and f"{path}.".startswith("topology.broker_size."):
-                yield location, f"{path}: the size of brokers is that of the machines that the leaderboard pays for"
+                yield location, f"{path}: the machines that the leaderboard pays for determine the size of brokers"
             if driver == "attached" and path.partition(".")[0] == "topology":
-                yield location, f"{path}: the cluster is there already, and has one topology"
+                yield location, f"{path}: an attached cluster has one topology"
             for other, whose in stated.items():
                 if path == other or path.startswith(f"{other}.") or other.startswith(f"{path}."):
-                    beside = f"axis {spec.axes[whose].called!r} states {other}"
-                    yield location, f"{path} contradicts another axis: {beside}; put both into the settings of one"
+                    states = f"axis {spec.axes[whose].called!r} states {other}"
+                    yield location, f"{path} contradicts another axis: {states}; put both into the settings of one"
         stated |= dict.fromkeys(mine, number)
 
 
 def _scenario(spec: SweepSpec, base: _Base, choice: Choice, lines: Lines, driver: str | None) -> Scenario:
-    """Raises FaultFileError, with lines and fields of the sweep file where they are its own."""
+    """Make the scenario of a cell.
+
+    Raise FaultFileError; its problems have lines and fields of the sweep file if their cause is there."""
     changes = _of_scenario(spec, choice)
     name = ", ".join(f"{axis} {label}" for axis, label in choice.labels.items())
     try:
@@ -209,7 +214,7 @@ def _scenario(spec: SweepSpec, base: _Base, choice: Choice, lines: Lines, driver
 
 
 def _of_scenario(spec: SweepSpec, choice: Choice) -> dict[str, Any]:
-    """What a cell changes in its base: also the size of its brokers, where a leaderboard gives them one."""
+    """Return what a cell changes in its base, with the size of its brokers if there is a leaderboard."""
     changes = {path: value for path, (_, value) in choice.changes.items() if path not in (BASE, *ON)}
     board = spec.leaderboard
     if board is not None:
@@ -224,7 +229,7 @@ def _stated(plain: dict[str, Any], title: str, base: _Base, driver: str | None) 
 
 
 def _with_topology(base: _Base, changes: Mapping[str, Any]) -> dict[str, Any]:
-    """A topology that is named is written out where some of its fields vary."""
+    """Return the base; a named topology is replaced by its fields if the cell changes one of them."""
     plain, named = base.document.plain, changes.get("topology", base.document.plain.get("topology"))
     if not isinstance(named, str) or not any(path.startswith("topology.") for path in changes):
         return plain
@@ -232,13 +237,14 @@ def _with_topology(base: _Base, changes: Mapping[str, Any]) -> dict[str, Any]:
         in_file = named.endswith((".yaml", ".yml"))
         topology = catalogue.read((base.folder / named).resolve()) if in_file else catalogue.load(named)
     except (catalogue.UnknownTopologyError, catalogue.BadTopologyError):
-        return plain  # which is refused as it stands
+        return plain  # the topology is refused later, with its name
     return {**plain, "topology": topology.model_dump(mode="json", exclude_none=True)}
 
 
 def _problem(problem: Problem, base: _Base, choice: Choice, lines: Lines, spec: SweepSpec) -> Problem:
-    """A cell's problem where the sweep file has its cause: at the axis that states the field, at that without which
-    the cell would be right, or in the base."""
+    """Return a cell's problem with the place of its cause in the sweep file.
+
+    That is the axis that states the field, the axis without which the cell would be valid, or the base."""
     of_cell = ".".join(map(str, problem.location))
     if spec.leaderboard is not None and of_cell.startswith("topology.broker_size"):
         return Problem(("leaderboard",), lines.of(("leaderboard",)), f"{of_cell}: {problem.text}")
@@ -259,7 +265,7 @@ def _problem(problem: Problem, base: _Base, choice: Choice, lines: Lines, spec: 
 
 
 def _is_wrong_without(spec: SweepSpec, number: int, problem: Problem, base: _Base, choice: Choice) -> bool:
-    """Whether the cell has the problem also if one axis leaves the base as it is."""
+    """Return whether the cell has the problem also without the changes of one axis."""
     stated = {path for path, (whose, _) in choice.changes.items() if whose == number}
     changes = {path: value for path, value in _of_scenario(spec, choice).items() if path not in stated}
     try:
@@ -277,39 +283,39 @@ def _place(axis: Axis, number: int, label: str, path: str | None) -> Location:
 
 def _grid_problems(spec: SweepSpec, cells: list[Cell]) -> Iterator[tuple[Location, str]]:
     if len(cells) > CELLS_MAX:
-        yield ("axes",), f"{len(cells)} cells are more than anybody looks at; at most {CELLS_MAX}"
+        yield ("axes",), f"{len(cells)} cells are too many; at most {CELLS_MAX}"
     if not any(cell.here for cell in cells):
-        yield ("axes",), "no cell is left to be played"
+        yield ("axes",), "no cell is left to play"
     seen: dict[str, Cell] = {}
     for cell in cells:
         played = f"{cell.on} {cell.scenario.model_copy(update={'title': ''}).model_dump_json()}"
         if played in seen:
             text = f"{seen[played].name} and {cell.name} are the same scenario"
-            yield ("axes",), f"{text}; a value that is the base's own, or that another one replaces, says nothing"
+            yield ("axes",), f"{text}; a value has no effect if the base has it, or if another one replaces it"
         seen.setdefault(played, cell)
     family = 0 if spec.compared is None else _comparisons(spec, cells)
-    if family and not can_tell(spec.repeats, spec.repeats, ALPHA / family):
+    if family and not enough_runs(spec.repeats, spec.repeats, ALPHA / family):
         least = runs_needed(ALPHA / family)
-        yield ("repeats",), f"{spec.repeats} can never tell a difference among {family} comparisons; {least} can"
+        yield ("repeats",), f"{spec.repeats} can never show a difference among {family} comparisons; {least} can"
     if spec.budget_min is not None:
         took_s = round_s([cell for cell in cells if cell.here])
         if took_s > 60 * spec.budget_min:
             text = f"one round of {sum(c.here for c in cells)} cells takes about {took_s / 60:.0f} min"
-            yield ("budget_min",), f"{text}; give it that, or make the phases shorter, or the cells fewer"
+            yield ("budget_min",), f"{text}; raise the budget, make the phases shorter, or leave out cells"
 
 
 def _money_problems(spec: SweepSpec, cells: list[Cell]) -> Iterator[tuple[Location, str]]:
-    """What would make a leaderboard, or a model of capacity, say something else than what is played."""
+    """Yield the problems by which a leaderboard, or a model of capacity, would not describe what is played."""
     if spec.leaderboard is not None:
         yield from machine_problems(spec.leaderboard, cells)
         if blind := [cell for cell in cells if "no_loss" not in cell.scenario.chosen_invariants]:
-            yield ("leaderboard",), f"{blind[0].name} does not demand no_loss: who loses messages would be ranked"
+            yield ("leaderboard",), f"{blind[0].name} must demand no_loss: clusters that lose messages would be ranked"
     if spec.capacity is not None:
         yield from _mislabelled(spec.capacity, cells)
 
 
 def _mislabelled(capacity: Capacity, cells: list[Cell]) -> Iterator[tuple[Location, str]]:
-    """Labels by which the model takes a cell for another one than is played."""
+    """Yield a problem for each cell whose label differs from the number of nodes or queues that is played."""
     for cell in cells:
         played = {capacity.nodes: len(cell.scenario.topology.nodes), capacity.queues: cell.scenario.workload.queues}
         for axis, number in played.items():
@@ -321,15 +327,15 @@ def _mislabelled(capacity: Capacity, cells: list[Cell]) -> Iterator[tuple[Locati
 def _perf_test_problems(cells: list[Cell], driver: str | None) -> Iterator[tuple[Location, str]]:
     asked = [cell for cell in cells if cell.perf_test]
     if asked and driver == "attached":
-        yield ("measures",), "PerfTest is played on clusters that the suite forms; leave out what begins perf_test_"
+        yield ("measures",), "PerfTest is played only on clusters that the suite forms; leave out measures perf_test_*"
         return
     refused = {what: cell for cell in reversed(asked) if (what := beside.refused(cell.scenario))}
     for what, cell in refused.items():
-        yield ("measures",), f"PerfTest cannot be played beside {cell.name}: {what}"
+        yield ("measures",), f"PerfTest cannot be played with the load of {cell.name}: {what}"
 
 
 def _comparisons(spec: SweepSpec, cells: list[Cell]) -> int:
-    """How many words all comparisons will have together."""
+    """Return how many words all comparisons will have together."""
     here = Counter(cell.labels[str(spec.compared)] for cell in cells if cell.here)
     _, *others = here.values()
     return sum(words_of(count, len(spec.measures)) for count in others)

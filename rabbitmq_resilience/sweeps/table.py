@@ -1,4 +1,4 @@
-"""All cells of a sweep as tables."""
+"""Write all cells of a sweep as tables."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from rabbitmq_resilience.tables.markdown import markdown
 
 
 def write_tables(results: Results, sweep: Sweep) -> None:
-    """runs.csv, runs.parquet and table.md."""
+    """Write runs.csv, runs.parquet and table.md into the folder of the results."""
     axes = [axis.called for axis in sweep.spec.axes]
     results.write_tables(axes, sweep.spec.measures)
     write_whole(results.folder / "table.md", table(results, sweep))
 
 
 def table(results: Results, sweep: Sweep) -> str:
-    """Markdown."""
+    """Return the table of all cells as Markdown."""
     return markdown(
         TEMPLATES / "table.md.j2",
         spec=sweep.spec,

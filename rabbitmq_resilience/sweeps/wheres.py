@@ -1,4 +1,4 @@
-"""How cells are called."""
+"""Names of cells."""
 
 from __future__ import annotations
 
@@ -7,10 +7,12 @@ from collections.abc import Mapping
 
 
 def where(labels: Mapping[str, str], *, without: str | None = None) -> str:
-    """A cell by its labels, ``without`` those of one axis; "all" where none is left. No two cells are called alike."""
+    """Return the name of a cell, made of its labels ``without`` that of one axis; "all" if none is left.
+
+    No two cells have the same name."""
     return ", ".join(f"{axis} {_quoted(label)}" for axis, label in labels.items() if axis != without) or "all"
 
 
 def _quoted(label: str) -> str:
-    """A label with a comma might be taken for two."""
+    """Return the label, in quotes if it has a comma or a quote: it could be taken for two labels."""
     return json.dumps(label, ensure_ascii=False) if {",", '"'} & set(label) else label

@@ -1,1 +1,1 @@
-"""Tables that are made from the directories of many runs."""
+"""Make tables from the directories of many runs, and from the ledger of runs."""

@@ -1,4 +1,4 @@
-"""Show scenario by scenario what came of it on each version: versions as columns, the newest first.
+"""Show the verdicts of each scenario on each version: versions as columns, the newest first.
 
 .venv/bin/python -m rabbitmq_resilience.tables.by_version > reports/verdicts.md
 """
@@ -17,7 +17,7 @@ from rabbitmq_resilience.tables.runs import Counts, Run, read_explained
 
 
 def by_version(lines: Iterable[Mapping[str, Any]], explained: Mapping[str, Mapping[str, str]]) -> str:
-    """Return the page, in Markdown, of lines of the ledger. ``explained``: why runs did not end as they should."""
+    """Return the page as Markdown, made of lines of the ledger. ``explained``: why runs did not end as they should."""
     cells: dict[tuple[str, str], list[Run]] = defaultdict(list)
     for run in runs_of(lines, explained):
         cells[str(run.verdict["title"]), str(run.verdict["broker_version"])].append(run)

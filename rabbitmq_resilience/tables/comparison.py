@@ -1,4 +1,4 @@
-"""Quorum and mirrored queues side by side: what kills, restarts and backlogs cost each, made from run directories.
+"""Compare quorum and mirrored queues, made from run directories: what kills, restarts and backlogs cost each of them.
 
 .venv/bin/python -m rabbitmq_resilience.tables.comparison reports/runs [MORE ...] > reports/comparison.md
 """
@@ -20,7 +20,7 @@ KINDS = ("quorum", "mirrored")
 
 
 class Measure(NamedTuple):
-    """A column: where its number stands in verdict.json (an invariant and a name), and how it is written."""
+    """A column: the place of its number in verdict.json (an invariant and a name), and its format."""
 
     title: str
     invariant: str
@@ -57,7 +57,7 @@ MEASURES = (
 
 @dataclass(frozen=True, order=True)
 class Row:
-    """What is compared: the same scenario on the same cluster and broker."""
+    """A row: one scenario on one topology and one version of the broker."""
 
     name: str
     topology: str
@@ -65,7 +65,7 @@ class Row:
 
 
 def comparison(verdicts: Iterable[Mapping[str, Any]]) -> str:
-    """Markdown, of the verdicts of measured runs in the order of their runs."""
+    """Return the page as Markdown, made of the verdicts of measured runs, in the order of the runs."""
     rows: dict[Row, dict[str, Mapping[str, Any]]] = {}
     for verdict in verdicts:
         kind = str(verdict.get("queue_type"))
@@ -101,7 +101,7 @@ def _of(measure: Measure) -> Callable[[Mapping[str, Any]], str]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Quorum and mirrored queues side by side, as Markdown.")
+    parser = argparse.ArgumentParser(description="Compare quorum and mirrored queues, as Markdown.")
     parser.add_argument("folders", nargs="+", type=Path, help="folders that hold run directories")
     print(comparison(recorded(parser.parse_args().folders)), end="")
 

@@ -1,4 +1,4 @@
-"""Show on one page what was played and what came of it: versions as columns, families of faults as rows.
+"""Show on one page what was played and how it ended: versions as columns, families of faults as rows.
 
 .venv/bin/python -m rabbitmq_resilience.tables.evidence > reports/evidence.md
 """
@@ -18,7 +18,7 @@ from rabbitmq_resilience.tables.runs import Counts, Run, read_explained
 
 LOADS = "loads of case studies"
 
-#: Families of scenarios, and what their titles have: the first that fits counts.
+#: Families of scenarios, and a pattern of their titles. The first pattern that matches counts.
 FAMILIES = {
     LOADS: r"^(durable|fan_out|flow_control_\d|lazy|low_latency_\d+|many_queues|million|not_durable"
     r"|sizing|telemetry),",
@@ -41,7 +41,7 @@ def family(title: str) -> str:
 
 
 def evidence(lines: Iterable[Mapping[str, Any]], explained: Mapping[str, Mapping[str, str]]) -> str:
-    """Return the page, in Markdown, of lines of the ledger: the newest version first."""
+    """Return the page as Markdown, made of lines of the ledger: the newest version first."""
     runs = runs_of(lines, explained)
     cells: dict[tuple[str, str], list[Run]] = defaultdict(list)
     for run in runs:
@@ -60,13 +60,12 @@ def evidence(lines: Iterable[Mapping[str, Any]], explained: Mapping[str, Mapping
 
 
 def newest_first(versions: Iterable[str]) -> list[str]:
-    """Return versions, each once."""
+    """Return the versions, each once, the newest first."""
     return sorted(set(versions), key=lambda version: list(map(int, re.findall(r"\d+", version))), reverse=True)
 
 
 def _broken(runs: Sequence[Run]) -> list[tuple[str, int, str]]:
-    """Return whose fault it was that runs did not end as they should, how many these were, and which public issues they
-    are known by: most first."""
+    """Return (cause, number of runs, public issues) for the runs that did not end as they should, most runs first."""
     odd = [run for run in runs if not run.held]
     found = []
     for blamed, count in Counter(run.blamed for run in odd).most_common():

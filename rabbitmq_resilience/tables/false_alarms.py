@@ -1,4 +1,4 @@
-"""Show how often safe scenarios ended otherwise than they should, and why: from the ledger and reports/explained.yaml.
+"""Show how often safe scenarios did not end as they should, and why: from the ledger and reports/explained.yaml.
 
 .venv/bin/python -m rabbitmq_resilience.tables.false_alarms > reports/false-alarms.md
 """
@@ -17,7 +17,7 @@ from rabbitmq_resilience.tables.would_notice import corpus
 
 
 def false_alarms(runs: Iterable[Run]) -> str:
-    """Markdown, of runs in their order."""
+    """Return the page as Markdown, made of runs in their order."""
     unsafe = corpus()
     safe = [run for run in runs if run.verdict["title"] not in unsafe]
     by_platform: dict[Platform, list[Run]] = {}

@@ -1,4 +1,4 @@
-"""What the loads of the case studies reached, each time that they were played, from reports/ledger.jsonl.
+"""Show what the loads of the case studies reached in all runs, from reports/ledger.jsonl.
 
 .venv/bin/python -m rabbitmq_resilience.tables.loads > reports/loads.md
 """
@@ -28,12 +28,12 @@ class Played:
 
     @property
     def verdicts(self) -> str:
-        """Each word with how often it came: ``2 VALID, 1 UNKNOWN``."""
+        """Return each verdict with its count, such as ``2 VALID, 1 UNKNOWN``."""
         words = [verdict_word(run) for run in self.runs]
         return ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words))
 
     def reached(self, figure: str) -> str:
-        """The lowest and the highest of ``tables.ledger.reached``."""
+        """Return the lowest and the highest value of a figure of ``tables.ledger.reached``."""
         values = [value for run in self.runs if (value := run.get("reached", {}).get(figure)) is not None]
         if not values:
             return NOTHING
@@ -42,7 +42,7 @@ class Played:
 
 
 def played(lines: Iterable[Mapping[str, Any]]) -> list[Played]:
-    """By title and platform."""
+    """Return the runs of the loads, grouped by title and platform."""
     found: defaultdict[tuple[str, Platform], list[Mapping[str, Any]]] = defaultdict(list)
     for line in lines:
         if family(str(line["title"])) == LOADS:
@@ -51,7 +51,7 @@ def played(lines: Iterable[Mapping[str, Any]]) -> list[Played]:
 
 
 def table(lines: Iterable[Mapping[str, Any]]) -> str:
-    """Markdown."""
+    """Return the page as Markdown."""
     return markdown(TEMPLATES / "loads.md.j2", loads=played(lines))
 
 

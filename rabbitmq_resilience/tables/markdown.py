@@ -1,5 +1,6 @@
-"""Markdown from templates (Jinja2): whatever they show is made to fit into one cell of a table, unless it is ``prose``;
-and a name that they are not given is an error."""
+"""Render Markdown from templates (Jinja2).
+
+Each value is made to fit into one cell of a table, unless it is ``prose``. An undefined name is an error."""
 
 from __future__ import annotations
 
@@ -13,13 +14,13 @@ TEMPLATES = Path(__file__).parent / "templates"
 
 
 class Prose(str):
-    """Text that is Markdown already and stands outside of tables."""
+    """Text that is Markdown itself, for places outside of tables."""
 
     __slots__ = ()
 
 
 def markdown(template: Path, **shown: object) -> str:
-    """The text of the template, which knows those of its own folder."""
+    """Render a template with the values ``shown``. It can include other templates of its folder."""
     templates = Environment(
         loader=FileSystemLoader(template.parent),
         autoescape=False,  # noqa: S701 - this is no HTML
@@ -35,5 +36,5 @@ def markdown(template: Path, **shown: object) -> str:
 
 
 def _shown(value: object) -> str:
-    """In a cell a stroke would begin the next one, and a new line would end the table."""
+    """Return a value as text for a cell: without "|", which would begin the next cell, and without line breaks."""
     return value if isinstance(value, Prose) else " ".join(str(value).replace("|", "/").splitlines())

@@ -1,4 +1,4 @@
-"""The same scenarios side by side on each driver and broker version, made from run directories.
+"""Show the same scenarios on each driver and broker version, made from run directories.
 
 .venv/bin/python -m rabbitmq_resilience.tables.platforms reports/runs [MORE ...] > reports/platforms.md
 """
@@ -17,13 +17,13 @@ from rabbitmq_resilience.pages.wording import short_verdict
 from rabbitmq_resilience.tables.markdown import TEMPLATES, markdown
 from rabbitmq_resilience.tables.recorded import Platform, platform, recorded
 
-#: Title and driver of those in ``faults/platforms`` that a driver refuses: it leaves no run to tell of it.
+#: Title and driver of scenarios in ``faults/platforms`` that a driver refuses, so that there is no run.
 REFUSED = frozenset({("Packets are lost between two zones, on each driver", "local")})
 
 
 @dataclass(frozen=True)
 class Seen:
-    """What makes one cell: how all runs there ended, and the numbers of the last, None where one is not known."""
+    """The content of one cell: how all its runs ended, and the numbers of the last run; None for unknown numbers."""
 
     verdicts: str
     formed_s: float | None
@@ -33,12 +33,12 @@ class Seen:
 
 
 def side_by_side(verdicts: Iterable[Mapping[str, Any]]) -> str:
-    """Markdown, of verdicts in the order of their runs."""
+    """Return the page as Markdown, made of verdicts in the order of their runs."""
     rows: dict[str, dict[Platform, list[Mapping[str, Any]]]] = {}
     for verdict in verdicts:
         rows.setdefault(str(verdict["title"]), {}).setdefault(platform(verdict), []).append(verdict)
-    told = {title for title, _ in REFUSED}
-    shared = {title: row for title, row in rows.items() if len(row) > 1 or title in told}
+    refused = {title for title, _ in REFUSED}
+    shared = {title: row for title, row in rows.items() if len(row) > 1 or title in refused}
     platforms = sorted({where for row in shared.values() for where in row})
     return markdown(
         TEMPLATES / "platforms.md.j2",

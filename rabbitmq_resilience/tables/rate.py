@@ -1,4 +1,4 @@
-"""How often something happened, as a rate with its interval instead of one answer."""
+"""A rate with its confidence interval."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Rate:
-    """``hits`` of ``runs`` runs, which are at least one."""
+    """A rate: ``hits`` of ``runs`` runs. Raise ValueError without runs, or if there are more hits than runs."""
 
     hits: int
     runs: int
@@ -22,8 +22,10 @@ class Rate:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Wilson's score interval: where the true rate is, with CONFIDENCE. Of few runs it stays honest also where
-        all or none were hits (E. B. Wilson, Journal of the American Statistical Association 22, 1927)."""
+        """Return Wilson's score interval, which holds the true rate with CONFIDENCE.
+
+        It is valid for few runs too, even if all or none were hits (E. B. Wilson, Journal of the American Statistical
+        Association 22, 1927)."""
         z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
         share, weight = self.hits / self.runs, z * z / self.runs
         middle = (share + weight / 2) / (1 + weight)

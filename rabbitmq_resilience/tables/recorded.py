@@ -1,4 +1,4 @@
-"""Read the verdicts of run directories, and name the platforms that they are of."""
+"""Read the verdicts of run directories, and name their platforms."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from rabbitmq_resilience.record.run_directory import RunDirectory, RunDirectoryError
 
-#: By driver, how a platform is told after its version.
+#: {driver: the words for it after the version in the name of a platform}.
 _WHERE = {
     "local": "",
     "docker": " in containers",
@@ -21,7 +21,7 @@ _WHERE = {
 
 @dataclass(frozen=True)
 class Platform:
-    """What makes one column."""
+    """The version and the driver of a column."""
 
     version: str
     driver: str
@@ -34,6 +34,7 @@ class Platform:
 
 
 def platform(verdict: Mapping[str, Any]) -> Platform:
+    """Return the platform of a verdict."""
     return Platform(str(verdict["broker_version"]), str(verdict.get("driver", "local")))
 
 
@@ -42,8 +43,9 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def recorded_by_name(roots: Iterable[Path]) -> list[tuple[str, Mapping[str, Any]]]:
-    """The verdicts of all runs below the folders, with the names of their directories, oldest first; runs without one,
-    or of no known broker, are not in."""
+    """Return (name of the run directory, verdict) of all runs below the folders, oldest first.
+
+    Runs without a verdict, or without a known version of the broker, are left out."""
     runs = sorted((run for root in roots for run in root.iterdir() if run.is_dir()), key=lambda run: run.name)
     verdicts: list[tuple[str, Mapping[str, Any]]] = []
     for run in runs:
@@ -57,5 +59,5 @@ def recorded_by_name(roots: Iterable[Path]) -> list[tuple[str, Mapping[str, Any]
 
 
 def recorded(roots: Iterable[Path]) -> list[Mapping[str, Any]]:
-    """Only the verdicts."""
+    """Return the verdicts of ``recorded_by_name``."""
     return [verdict for _, verdict in recorded_by_name(roots)]

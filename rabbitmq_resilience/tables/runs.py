@@ -1,4 +1,4 @@
-"""Runs that came to a verdict: how each ended, why, and how many ended how."""
+"""Describe runs that came to a verdict: how each ended and why, and the counts of verdicts."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from rabbitmq_resilience.tools.locations import content
 
 EXPLAINED = content("reports") / "explained.yaml"
 
-#: What ``cause`` may be in that file, and the words of the table for it.
+#: The values of ``cause`` in that file, and the words for them in tables.
 CAUSES = {"rabbitmq": "RabbitMQ broke the promise", "machine": "the machine was too busy", "suite": "this suite"}
 _NOT_EXPLAINED = "not explained"
 
 
 @dataclass(frozen=True)
 class Run:
-    """One run that came to a verdict, and why it did not end as it should, where that is known."""
+    """One run that came to a verdict. ``cause``, ``why``: why it did not end as it should, if known."""
 
     name: str
     verdict: Mapping[str, Any]
@@ -33,6 +33,7 @@ class Run:
 
     @property
     def time(self) -> str:
+        """Return the time in the run's name."""
         return _time(self.name)
 
     @property
@@ -41,27 +42,32 @@ class Run:
 
     @property
     def word(self) -> str:
+        """Return the verdict as a word."""
         return verdict_word(self.verdict)
 
     @property
     def blamed(self) -> str:
+        """Return the words for the cause."""
         return CAUSES.get(self.cause, _NOT_EXPLAINED)
 
     @property
     def held(self) -> bool:
+        """Return whether the run ended as it should: VALID, or with a known violation."""
         return bool(self.verdict["verdict"] == "VALID" or self.known)
 
     @property
     def known(self) -> bool:
+        """Return whether the run is INVALID as its scenario expects."""
         return bool(self.verdict["verdict"] == "INVALID" and self.verdict.get("as_expected"))
 
     @property
     def is_false_alarm(self) -> bool:
+        """Return whether the run is INVALID, not as expected, and RabbitMQ is not to blame."""
         return bool(self.verdict["verdict"] == "INVALID" and not self.held and self.cause != "rabbitmq")
 
     @property
     def said(self) -> str:
-        """What the verdict rests on: a broken promise, or failing that why nothing can be told."""
+        """Return the finding that decided the verdict: an assumption that failed, or else an invariant."""
         found = {**self.verdict.get("invariants", {}), **self.verdict.get("assumptions", {})}
         wrong = [(name, f) for name, f in found.items() if f["verdict"] == self.verdict["verdict"]]
         assumed = [(name, f) for name, f in wrong if name in self.verdict.get("assumptions", {})]
@@ -72,7 +78,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Counts:
-    """How many runs ended how; ``invalid`` are those that were not known to be so."""
+    """The counts of verdicts. ``known``: INVALID as expected. ``invalid``: all other INVALID runs."""
 
     runs: int
     valid: int
@@ -83,6 +89,7 @@ class Counts:
 
     @classmethod
     def of(cls, runs: Sequence[Run]) -> Self:
+        """Count the verdicts of ``runs``."""
         words = Counter(str(run.verdict["verdict"]) for run in runs if not run.known)
         rate = Rate(sum(run.is_false_alarm for run in runs), len(runs)) if runs else None
         known = sum(run.known for run in runs)
@@ -90,7 +97,7 @@ class Counts:
 
 
 def run_of(name: str, verdict: Mapping[str, Any], explained: Mapping[str, Mapping[str, str]]) -> Run:
-    """Return the run of that name with what explains it. ``explained``: cause and why, by the time in a run's name."""
+    """Return the run of that name with its explanation. ``explained``: {time in a run's name: cause and why}."""
     return Run(name, verdict, **explained.get(_time(name), {}))
 
 
@@ -99,4 +106,5 @@ def _time(name: str) -> str:
 
 
 def read_explained(path: Path = EXPLAINED) -> dict[str, dict[str, str]]:
+    """Return the explanations: {time in a run's name: cause and why}."""
     return dict(yaml.safe_load(path.read_text(encoding="utf-8")) or {})

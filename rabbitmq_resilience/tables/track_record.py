@@ -1,4 +1,4 @@
-"""The track record: what became of each incident on each broker version, made from fault files and run directories.
+"""Show the track record, made from fault files and run directories: the verdicts of each incident on each version.
 
 .venv/bin/python -m rabbitmq_resilience.tables.track_record faults/incidents reports/runs [MORE ...] >
 reports/track-record.md
@@ -33,19 +33,20 @@ class Run(NamedTuple):
     verdict: Mapping[str, Any]
 
 
-#: What a fault file says beside that which is played.
+#: The fields of a fault file that do not change what is played.
 _WORDS = frozenset({"title", "reference", "what", "broker", "seed", "expect"})
 
 
 @dataclass(frozen=True)
 class Incident:
-    """A fault file, as far as the table tells of it; ``stated`` is its plain YAML."""
+    """An incident. ``stated``: the plain YAML of its fault file."""
 
     file: Path
     stated: Mapping[str, Any]
 
     @classmethod
     def read(cls, file: Path) -> Incident:
+        """Read a fault file as plain YAML."""
         return cls(file, yaml.safe_load(file.read_text(encoding="utf-8")))
 
     @property
@@ -54,6 +55,7 @@ class Incident:
 
     @property
     def link(self) -> str:
+        """Return the reference as a link in Markdown."""
         reference = str(self.stated.get("reference", NOTHING))
         found = _ISSUE.fullmatch(reference)
         if found:
@@ -61,13 +63,15 @@ class Incident:
         return f"<{reference}>" if "://" in reference else reference
 
     def was_played_as(self, played: Mapping[str, Any]) -> bool:
-        """Whether a run's whole scenario is this one: of an earlier draft with the same title nothing is counted."""
+        """Return whether the scenario of a run is this one; that of an earlier draft with the same title is not."""
         stated = {name: value for name, value in self.stated.items() if name not in _WORDS}
         return played.get("title") == self.title and _holds(played, stated)
 
 
 def _holds(whole: Any, stated: Any) -> bool:
-    """Whether all that is stated is so in ``whole``, which states defaults too; a topology is named there, or whole."""
+    """Return whether ``whole`` has everything that is ``stated``.
+
+    ``whole`` has defaults too, and may hold a topology with all its fields that ``stated`` only names."""
     if isinstance(stated, Mapping):
         return isinstance(whole, Mapping) and all(_holds(whole.get(name), value) for name, value in stated.items())
     if isinstance(stated, list):
@@ -77,8 +81,10 @@ def _holds(whole: Any, stated: Any) -> bool:
 
 @dataclass(frozen=True)
 class Seen:
-    """Of one platform: ``rate`` is that of runs which broke a promise, by the invariants ``broken``, or where none did,
-    that of VALID ones. What could not tell is no part of it. ``outages`` tells the longest of all runs."""
+    """The runs of an incident on one platform.
+
+    ``rate``: the rate of runs that broke a promise, or of VALID runs if none did; UNKNOWN runs do not count.
+    ``broken``: the invariants that were broken. ``outages``: the longest outages of all runs."""
 
     word: str
     broken: Sequence[str]
@@ -97,7 +103,7 @@ class Seen:
 
 
 def track_record(incidents: Iterable[Incident], runs: Iterable[Run]) -> str:
-    """Markdown; ``runs`` in their order."""
+    """Return the page as Markdown. ``runs``: in their order."""
     played = list(runs)
     rows = []
     for incident in incidents:
@@ -110,7 +116,7 @@ def track_record(incidents: Iterable[Incident], runs: Iterable[Run]) -> str:
 
 
 def _broken(runs: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The invariants that broken runs broke, the most frequent first."""
+    """Return the invariants that INVALID runs broke, the most frequent first."""
     counts = Counter(
         name
         for run in runs
@@ -122,7 +128,7 @@ def _broken(runs: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def runs_of(roots: Iterable[Path], titles: frozenset[str]) -> Iterator[Run]:
-    """The runs below the folders that have one of the titles, oldest first."""
+    """Yield the runs below the folders that have one of the titles, oldest first."""
     for path in sorted((run for root in roots for run in root.iterdir() if run.is_dir()), key=lambda run: run.name):
         run = RunDirectory(path)
         try:
@@ -135,7 +141,7 @@ def runs_of(roots: Iterable[Path], titles: frozenset[str]) -> Iterator[Run]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", maxsplit=1)[0])
-    parser.add_argument("incidents", type=Path, help="the folder of their fault files")
+    parser.add_argument("incidents", type=Path, help="the folder of the incidents' fault files")
     parser.add_argument("runs", type=Path, nargs="+", help="folders that hold run directories")
     given = parser.parse_args()
     incidents = [Incident.read(file) for file in sorted(given.incidents.glob("*.fault.yaml"))]

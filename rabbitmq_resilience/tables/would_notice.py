@@ -1,4 +1,4 @@
-"""What the suite noticed of set-ups that truly break a promise, made from the run directories of ``pytest -m unsafe``.
+"""Show whether the suite notices set-ups that truly break a promise, from the run directories of ``pytest -m unsafe``.
 
 .venv/bin/python -m rabbitmq_resilience.tables.would_notice reports/runs [MORE ...] > reports/would-notice.md
 """
@@ -23,8 +23,9 @@ CORPUS = content("faults") / "unsafe"
 
 @dataclass(frozen=True)
 class Row:
-    """A set-up on one platform, None where it was never played; ``broken`` has what the last run in which it was
-    noticed said of each broken invariant."""
+    """A set-up on one platform; the platform is None if the set-up was never played.
+
+    ``broken``: {broken invariant: its summary} of the last run in which the set-up was noticed."""
 
     name: str
     platform: Platform | None = None
@@ -36,8 +37,9 @@ class Row:
 
 
 def would_notice(verdicts: Iterable[Mapping[str, Any]], names: Mapping[str, str]) -> str:
-    """Markdown, of verdicts in the order of their runs; ``names`` has the name of each set-up that there is, by the
-    title of its scenario."""
+    """Return the page as Markdown, made of verdicts in the order of their runs.
+
+    ``names``: {title of a scenario: name of its set-up} of all set-ups."""
     rows: dict[str, dict[Platform, list[Mapping[str, Any]]]] = {title: {} for title in sorted(names)}
     for verdict in verdicts:
         if verdict["title"] in rows:
@@ -61,10 +63,11 @@ def _row(name: str, where: Platform, runs: Sequence[Mapping[str, Any]]) -> Row:
 
 
 def corpus(folder: Path = CORPUS) -> dict[str, str]:
-    """The names of the set-ups in the fault files of a folder by their titles, without their parsing: a report knows no
-    faults."""
-    told = [yaml.safe_load(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*.fault.yaml"))]
-    return {str(scenario["title"]): str(scenario["name"]) for scenario in told}
+    """Return {title: name} of the set-ups in a folder.
+
+    The fault files are read as plain YAML, as reports do not import faults."""
+    scenarios = [yaml.safe_load(file.read_text(encoding="utf-8")) for file in sorted(folder.glob("*.fault.yaml"))]
+    return {str(scenario["title"]): str(scenario["name"]) for scenario in scenarios}
 
 
 def main() -> None:
