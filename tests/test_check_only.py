@@ -57,13 +57,13 @@ def checked(pytester: pytest.Pytester, *options: str, queue_type: str = "quorum"
         (["--resilience-broker=4.3"], "RabbitMQ 4.3.6; at home"),
         (
             ["--resilience-broker=4.2.2"],
-            "RabbitMQ 4.2.2; not looked up whether there is a release 4.2.2; it is fetched when played",
+            "RabbitMQ 4.2.2; it is not checked whether there is a release 4.2.2; it is fetched when played",
         ),
-        (["--resilience-broker=4.2"], "not looked up whether there is a release 4.2; it is fetched when played"),
+        (["--resilience-broker=4.2"], "it is not checked whether there is a release 4.2; it is fetched when played"),
         (["--resilience-driver=containers"], "RabbitMQ 4.0.5; as an image"),
         (
             ["--resilience-driver=containers", "--resilience-broker=my/rabbit:7"],
-            "whether there is an image of my/rabbit:7 is seen when it is played",
+            "it is not checked whether there is an image of my/rabbit:7; playing shows it",
         ),
     ],
 )
@@ -97,7 +97,7 @@ def test_what_is_for_another_version_is_skipped(pytester: pytest.Pytester) -> No
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (["--resilience-broker=9.9.9"], "broker 9.9.9: this suite knows no RabbitMQ 9.9, but 3.8 to 4.4"),
+        (["--resilience-broker=9.9.9"], "broker 9.9.9: this suite knows no RabbitMQ 9.9, only 3.8 to 4.4"),
         (["--resilience-broker=/nope"], "no broker in /nope"),
         (["--resilience-rabbitmq-home=/nope"], "no broker in /nope"),
         (["--resilience-broker=newest"], "It is neither a version, such as 4.2.2, nor a series"),

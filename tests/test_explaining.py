@@ -37,7 +37,7 @@ def test_a_run_directory_that_cannot_be_made(pytester: pytest.Pytester, monkeypa
     monkeypatch.chdir(pytester.path)
     told = played(pytester, "--resilience-runs-dir=/proc/runs")
     assert TRACEBACKS not in told
-    assert "/proc/runs: No such file or directory; make the folder that it is in where that can be made, or" in told
+    assert "/proc/runs: No such file or directory; make the folder that it is in, or" in told
     assert "Traceback" not in told
     assert ", line " not in told
 
@@ -52,9 +52,9 @@ def test_its_traceback_is_in_a_file(pytester: pytest.Pytester, monkeypatch: pyte
     monkeypatch.setattr(run, "_play", broken)
     told = played(pytester)
     assert "b1 ended with status 1; it says why" in told
-    assert "It ended before the load began. What was recorded: " in told
+    assert "The run ended before the load began. Its record: " in told
     kept = pytester.path / "reports" / "runs" / TRACEBACKS
-    assert f"Where this came up in the code: {kept}" in told
+    assert f"The traceback is in {kept}" in told
     assert "in broken" in kept.read_text()
     assert "raise ClusterError" not in told
     assert "raise ClusterError" in played(pytester, "--full-trace")
@@ -68,17 +68,17 @@ def test_each_errno_has_its_remedy() -> None:
 
 
 def test_what_is_of_no_known_kind_is_a_defect_of_this_suite() -> None:
-    assert sentence(KeyError("q1")) == "this suite failed by itself, which is a defect of it: KeyError: 'q1'"
+    assert sentence(KeyError("q1")) == "this suite failed, which is a defect of the suite: KeyError: 'q1'"
 
 
 def test_an_interrupted_run_says_where_it_was_and_where_its_record_is() -> None:
     told: list[str] = []
     with pytest.raises(KeyboardInterrupt), interrupted("A zone is cut off", told.append):
         error = KeyboardInterrupt()
-        error.add_note("It ended in the phase steady. What was recorded: /runs/1/report.html")
+        error.add_note("The run ended in the phase steady. Its record: /runs/1/report.html")
         raise error
     assert told == [
-        "STOPPED  A zone is cut off: It ended in the phase steady. What was recorded: /runs/1/report.html",
+        "STOPPED  A zone is cut off: The run ended in the phase steady. Its record: /runs/1/report.html",
     ]
 
 

@@ -274,12 +274,12 @@ def resilience_testbed():
     pass
 
 @pytest.mark.parametrize("verdict", {verdicts})
-def test_plays(verdict, resilience_testbed, resilience_judged, resilience_untold):
+def test_plays(verdict, resilience_testbed, resilience_judged, resilience_undecided):
     if verdict == "skipped":
         pytest.skip("for another version")
     resilience_judged(Verdict(verdict))
     if verdict == "UNKNOWN":
-        resilience_untold("it could not be told")
+        resilience_undecided("it could not be told")
 """
 
 

@@ -111,10 +111,10 @@ def test_several_that_are_played_at_once_are_counted_each() -> None:
     known = {name: Played(took_s=60.0, at_s=0.0) for name in "abcd"}
     pace = Pace(known, at_once=2)
     pace.begin(list("abcd"))
-    assert [pace.told("a"), pace.told("b")] == [f"{n} of 4, about 2 min 00 s to go" for n in (1, 2)]
+    assert [pace.progress("a"), pace.progress("b")] == [f"{n} of 4, about 2 min 00 s to go" for n in (1, 2)]
     pace.ended("b", 60.0)
-    assert pace.told("c") == "3 of 4, about 1 min 30 s to go"
-    assert pace.told("c") == "3 of 4, about 1 min 30 s to go", "a second run of the same"
+    assert pace.progress("c") == "3 of 4, about 1 min 30 s to go"
+    assert pace.progress("c") == "3 of 4, about 1 min 30 s to go", "a second run of the same"
 
 
 def test_stress_takes_the_machine(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from rabbitmq_resilience.clusters.errors import ClusterError
-from rabbitmq_resilience.clusters.pool import tells_of_itself, unfit_reason
+from rabbitmq_resilience.clusters.pool import reports_statistics, unfit_reason
 from rabbitmq_resilience.clusters.running import RunningCluster
 from rabbitmq_resilience.play.judging import Result
 from rabbitmq_resilience.scenarios.known_defects import HANGS_IN_GLOBAL_SYNC, known_hangs
@@ -28,7 +28,7 @@ def await_whole(cluster: RunningCluster) -> None:
         if not hung:
             raise
         _start_anew(cluster, hung)
-    silent = [node for node in cluster.topology.node_names if not tells_of_itself(cluster, node)]
+    silent = [node for node in cluster.topology.node_names if not reports_statistics(cluster, node)]
     _start_anew(cluster, [node for node in silent if TRACE.search(_log(cluster, node))])
 
 

@@ -13,7 +13,7 @@ from rabbitmq_resilience.clusters.alert_rules import (
     RulesError,
     duration_s,
     given_to_server,
-    promtool_beside,
+    promtool_next_to,
     read_rules,
 )
 from tests.messages import Messages
@@ -83,7 +83,7 @@ def test_what_is_no_yaml_and_what_is_not_there(file: Path, message: Messages) ->
 
 
 def test_promtool_checks_the_expressions(file: Path, prometheus: Path) -> None:
-    promtool = promtool_beside(prometheus)
+    promtool = promtool_next_to(prometheus)
     if promtool is None:
         pytest.skip("there is no promtool beside this server")
     told = refused(file, SANE.replace("up == 0", "up =="), promtool)

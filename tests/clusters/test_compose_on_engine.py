@@ -57,7 +57,7 @@ class ByHand:
     command: tuple[str, ...]
     environ: Mapping[str, str]
     address: str
-    tell: Callable[[str], None]
+    show: Callable[[str], None]
 
     def up(self, log: Path) -> None:
         """Returns when every broker is healthy; what compose says meanwhile is told as it comes."""
@@ -69,7 +69,7 @@ class ByHand:
             nonlocal told
             lines = log.read_text(errors="replace").splitlines()
             for line in lines[told:]:
-                self.tell(f"{'COMPOSE':<8} {line.strip()}")
+                self.show(f"{'COMPOSE':<8} {line.strip()}")
             told = len(lines)
             return process.poll()
 
@@ -175,9 +175,9 @@ def by_hand(
     engine: docker.DockerClient,
     environ: dict[str, str],
     alone: None,  # noqa: ARG001 - held meanwhile
-    tell: Callable[[str], None],
+    show: Callable[[str], None],
 ) -> Iterator[ByHand]:
-    made = ByHand(command, environ, environ["PUBLISH_ON"], tell)
+    made = ByHand(command, environ, environ["PUBLISH_ON"], show)
     made.run("down", "--volumes", "--remove-orphans", "--timeout", "5")
     try:
         yield made

@@ -68,7 +68,7 @@ def test_forms_whole_and_through_its_proxies(cluster: RunningCluster) -> None:
 @pytest.mark.brokers
 def test_a_node_whose_statistics_have_ended_makes_its_cluster_unfit(cluster: RunningCluster) -> None:
     assert cluster.run_tool("b1", "rabbitmqctl", "eval", END).strip() == "true"
-    assert unfit_reason(cluster).startswith("b1 tells nothing")
+    assert unfit_reason(cluster).startswith("b1 reports no statistics")
     await_whole(cluster)
     await_fit(cluster)
 

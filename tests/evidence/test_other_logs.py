@@ -57,7 +57,7 @@ def of_version(version: str, tmp_path: Path) -> str:
 
 def test_from_4_3_on_no_partition_handling_is_asked_for(tmp_path: Path) -> None:
     text = of_version("4.3.1", tmp_path)
-    assert "  partition_handling: ignore  # from RabbitMQ 4.3 on there is none\n" in text
+    assert "  partition_handling: ignore  # RabbitMQ has none from 4.3 on\n" in text
     assert "# The brokers were RabbitMQ 4.3.1.\n" in text
     fault_file.parse(text)
 
@@ -73,7 +73,7 @@ def test_a_version_that_is_not_told_is_marked() -> None:
 @pytest.mark.parametrize(
     ("versions", "told"),
     [
-        ((), "pytest 'my file.yaml' (on a broker at home, as no evidence tells the version; --broker VERSION"),
+        ((), "pytest 'my file.yaml' (on a broker at home, as no evidence has the version; --broker VERSION"),
         (("4.3.6",), "pytest 'my file.yaml' --broker 4.3.6"),
         (("4.2.1",), "pytest 'my file.yaml' --broker 4.2.1 (its release is fetched; the nearest at home is 4.3.6)"),
         (

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.invariants.machine import OTHERS_CPU_MIN, could_take, others_cpu, told_of_others
+from rabbitmq_resilience.invariants.machine import OTHERS_CPU_MIN, could_take, describe_others, others_cpu
 from tests.invariants.literal import cluster, event, history, phases, us
 from tests.invariants.test_lateness import looks
 from tests.messages import Messages
@@ -50,11 +50,11 @@ def test_who_took_the_machine_then_is_named(message: Messages) -> None:
     seen = [event(5 * n, "machine", busy=1.0, others=0.5, by=one) for n, one in enumerate(by, 1)]
     facts = history((), (), [cluster(), phases(), seen]).facts
     for span_s, programs in (((5, 15), "(ld, cc)"), ((20, 25), "")):
-        others = told_of_others(facts, *map(us, span_s))
+        others = describe_others(facts, *map(us, span_s))
         assert "50%" in others
         assert others.endswith(programs or "then")
         message(others)
-    assert told_of_others(facts, us(26), us(30)) == ""
+    assert describe_others(facts, us(26), us(30)) == ""
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -112,5 +112,5 @@ def test_a_blink_names_nobody() -> None:
         for at_s, others, by in zip((5, 5.02, 10), (0.9, 1.0, 0.6), names, strict=True)
     ]
     facts = history((), (), [cluster(), phases(), seen]).facts
-    assert told_of_others(facts, us(1), us(5.02)).endswith("then (gcc)")
-    assert told_of_others(facts, us(6), us(10)).endswith("processors then"), "sshd took a sixtieth of it"
+    assert describe_others(facts, us(1), us(5.02)).endswith("then (gcc)")
+    assert describe_others(facts, us(6), us(10)).endswith("processors then"), "sshd took a sixtieth of it"

@@ -107,7 +107,7 @@ ROWS = [
 def test_nodes(row: Row) -> None:
     forecast = foresee(*row.case())
     assert words([forecast.pauses]) == (row.pauses,)
-    may_pause = forecast.pauses | forecast.may_pause_beside
+    may_pause = forecast.pauses | forecast.may_pause
     assert words([may_pause]) == (row.pauses if row.may_pause is None else row.may_pause,)
     assert words(forecast.one_pauses) == row.one_pauses
     assert words(forecast.sides) == row.sides

@@ -99,8 +99,8 @@ def test_who_pauses_and_who_goes_on(case: tuple[ClusterFacts, World]) -> None:
     forecast = foresee(cluster, world)
     pausing = must_pause(cluster, world)
     assert forecast.pauses == pausing
-    assert forecast.pauses | forecast.may_pause_beside <= world.up
-    assert not forecast.pauses & forecast.may_pause_beside
+    assert forecast.pauses | forecast.may_pause <= world.up
+    assert not forecast.pauses & forecast.may_pause
     going_on = {g for g in groups(world) if whole(world, g) and not g & pausing}
     assert set(forecast.sides) == going_on
     assert all(len(group) == 2 and not group & pausing for group in forecast.one_pauses)
@@ -108,7 +108,7 @@ def test_who_pauses_and_who_goes_on(case: tuple[ClusterFacts, World]) -> None:
         assert len(forecast.sides) <= 1
         assert forecast.aftermath == "whole"
     if not cluster.handles_partitions:
-        assert (forecast.may_pause_beside, forecast.aftermath) == (frozenset(), "whole")
+        assert (forecast.may_pause, forecast.aftermath) == (frozenset(), "whole")
 
 
 @given(cases(), queue_kinds, st.data())
@@ -180,7 +180,7 @@ def test_names_do_not_matter(case: tuple[ClusterFacts, World], others: list[str]
     )
     cut = frozenset(map(named, world.cut))
     one, other = foresee(cluster, world), foresee(renamed, World(up=named(world.up), cut=cut))
-    assert (named(one.pauses), named(one.may_pause_beside)) == (other.pauses, other.may_pause_beside)
+    assert (named(one.pauses), named(one.may_pause)) == (other.pauses, other.may_pause)
     assert set(map(named, one.sides)) == set(other.sides)
     assert set(map(named, one.one_pauses)) == set(other.one_pauses)
     assert one.aftermath == other.aftermath

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.invariants.backlog import REST_RATIO, UNTOLD_S_MAX, Backlog
+from rabbitmq_resilience.invariants.backlog import REST_RATIO, UNKNOWN_S_MAX, Backlog
 from rabbitmq_resilience.invariants.gaps import UNSEEN_S_MAX, UNWATCHED_S_MAX
 from rabbitmq_resilience.invariants.recovery import WHOLE_S_MIN, Recovery
 from rabbitmq_resilience.invariants.verdict import Verdict
@@ -189,12 +189,12 @@ def test_backlog_where_some_is_not_told(piled: Piled) -> None:
     told, found = list(piled.told), verdict(piled)
     gap = longest_gap(told, CHAOS_S, len(piled.depths))
     truth, seen = drained_after(dict(enumerate(piled.depths))), drained_after(piled.told)
-    if max(told) < CHAOS_S or len(piled.depths) - max(told) > UNTOLD_S_MAX:
+    if max(told) < CHAOS_S or len(piled.depths) - max(told) > UNKNOWN_S_MAX:
         assert found is Verdict.UNKNOWN
-    elif gap > UNTOLD_S_MAX:
+    elif gap > UNKNOWN_S_MAX:
         if found is Verdict.VALID and truth is not None and seen:
-            assert truth <= BOUND_S + UNTOLD_S_MAX
+            assert truth <= BOUND_S + UNKNOWN_S_MAX
         if found is Verdict.INVALID:
-            assert truth is None or truth > BOUND_S - UNTOLD_S_MAX
+            assert truth is None or truth > BOUND_S - UNKNOWN_S_MAX
     elif seen is not None:
         assert found is (Verdict.VALID if seen <= BOUND_S else Verdict.INVALID)

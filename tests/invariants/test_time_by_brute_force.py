@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rabbitmq_resilience.invariants.availability import Availability
 from rabbitmq_resilience.invariants.consequences import consequences
 from rabbitmq_resilience.invariants.ledger import ledger_of
-from rabbitmq_resilience.invariants.outages import nobody_tried, outages
+from rabbitmq_resilience.invariants.outages import outages, untried_periods
 from rabbitmq_resilience.invariants.throughput import Throughput
 from rabbitmq_resilience.invariants.traffic import TICK_US
 from rabbitmq_resilience.invariants.uptime import Uptime
@@ -238,7 +238,7 @@ def test_outages(case: Case) -> None:
     if case.messages:
         flow = traffic.flows[0]
         assert in_ticks(outages(traffic, flow).periods) == silent(case)
-        assert in_ticks(nobody_tried(traffic, flow)) == untried(case)
+        assert in_ticks(untried_periods(traffic, flow)) == untried(case)
     told = consequences(judged)
     assert told is not None
     lengths = [round((end - start) / S, 3) for start, end in silent(case)]

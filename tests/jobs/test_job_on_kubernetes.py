@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from rabbitmq_resilience.clusters.attached.command import told
+from rabbitmq_resilience.clusters.attached.command import describe
 from rabbitmq_resilience.jobs.playing import LOST, NOT_PLAYED
 from rabbitmq_resilience.play.judging import judge_run
 from rabbitmq_resilience.record.run_directory import RunDirectory
@@ -119,7 +119,7 @@ def desk(made: BrokersInPods, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     if not any(name.endswith(IMAGE) for name in images):
         pytest.skip(f"no node has {IMAGE}: `make kubernetes-suite` makes it")
     whole = made.cluster_file("whole", allow="{}")
-    wait_until(lambda: told([str(whole)]) == 0, timeout_s=120, what="the cluster to be whole", poll_s=2.0)
+    wait_until(lambda: describe([str(whole)]) == 0, timeout_s=120, what="the cluster to be whole", poll_s=2.0)
     mine = as_person(client, made, tmp_path / "kubeconfig")
     file = made.cluster_file("job", allow="{kill: 1}", forwarded=True)
     stated = yaml.safe_load(file.read_text(encoding="utf-8"))

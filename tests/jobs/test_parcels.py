@@ -29,7 +29,7 @@ class LossyMachine:
     harm: Callable[[int, str], str] = lambda _, text: text
     asked: int = 0
     state: str = ""
-    told: str = "a pod"
+    description: str = "a pod"
 
     def run(self, script: str, *arguments: str, timeout_s: float = 20.0) -> str:  # noqa: ARG002 - as machines have it
         self.asked += 1
@@ -56,7 +56,7 @@ class Sent:
 
     def come(self, machine: LossyMachine, label: Label | None = None) -> Path:
         archive = self.folder / "come.tar.gz"
-        fetch(machine, label or self.label, at=str(self.folder / "sent.tar.gz"), to=archive, told=self.said.append)
+        fetch(machine, label or self.label, at=str(self.folder / "sent.tar.gz"), to=archive, say=self.said.append)
         return archive
 
     def contents(self, folder: str) -> dict[str, bytes]:

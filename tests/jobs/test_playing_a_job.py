@@ -40,7 +40,7 @@ class Container:
     run_there: list[str] = field(default_factory=list)
     harm: Callable[[str], str] = str
     state: str = ""
-    told: str = "pod p"
+    description: str = "pod p"
 
     def run(self, script: str, *arguments: str, timeout_s: float = 20.0) -> str:  # noqa: ARG002 - as machines have it
         self.run_there.append(script)

@@ -90,7 +90,7 @@ def test_gitlabs_schema_is_heard(tmp_path: Path) -> None:
 def test_github_shares_all_but_what_differs() -> None:
     """The two files are one job; only how it is set up and what it plays differs."""
     own, wheel = (yaml.safe_load(path.read_text(encoding="utf-8"))["jobs"]["night"] for path in GITHUB)
-    differing = ("Set everything up", "Play", "Keep what set-up fetches")
+    differing = ("Set everything up", "Play", "Keep the downloads of set-up")
     steps = [[step for step in job["steps"] if step.get("name") not in differing] for job in (own, wheel)]
     assert steps[0] == steps[1]
     assert {k: v for k, v in own.items() if k not in ("steps", "env")} == {

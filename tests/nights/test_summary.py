@@ -10,7 +10,7 @@ import pytest
 
 from rabbitmq_resilience.nights.memory import last_played
 from rabbitmq_resilience.nights.night_file import BrokeFirst, Ended, LeftOut, Night, NightWriter, Played, Tested
-from rabbitmq_resilience.nights.summary import TOLD_MAX, main, summary
+from rabbitmq_resilience.nights.summary import LISTED_MAX, main, summary
 from rabbitmq_resilience.nights.troubles import troubles
 from tests.messages import Messages
 from tests.nights.literal import HEADER, PLAYED
@@ -97,7 +97,7 @@ def test_what_was_never_played_and_what_was_not_for_longest_come_first(message: 
     rows = [line for line in text.splitlines() if line.startswith("| s") or line.startswith("| new")]
     assert (rows[0].startswith("| new | "), rows[1]) == (True, "| s01 | 2026-11-01 |")
     message(rows[0])
-    assert len(rows) == TOLD_MAX
+    assert len(rows) == LISTED_MAX
     message(line_with(text, "26 did not fit"))
     message(line_with(text, "6 more"))
 

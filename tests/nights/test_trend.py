@@ -137,7 +137,7 @@ def test_what_was_simulated_is_found_and_nothing_else(simulated: Trend) -> None:
 
 
 def test_the_page_says_what_changed_first(simulated: Trend, tmp_path: Path, message: Messages) -> None:
-    page = text(simulated, tmp_path / "trend.html", verdicts_told=["A rate that <rose>."])
+    page = text(simulated, tmp_path / "trend.html", rate_changes=["A rate that <rose>."])
     first = page[page.index("<h1>") : page.index('class="scenario"')].partition('class="legend"')[0]
     told = [plain(part) for part in re.findall(r"<p.*?</p>", first, re.DOTALL)]
     for sentence in told:
@@ -149,7 +149,7 @@ def test_the_page_says_what_changed_first(simulated: Trend, tmp_path: Path, mess
     assert "A rate that &lt;rose&gt;." in told
     for at in ("20261114", "20261115"):
         assert re.search(rf"<code>\.venv/bin/pytest reports/runs/{at}T\w+-simulated/fault\.yaml</code>", page)
-    assert page == text(simulated, tmp_path / "again.html", verdicts_told=["A rate that <rose>."])
+    assert page == text(simulated, tmp_path / "again.html", rate_changes=["A rate that <rose>."])
     assert "http" not in page.replace("http-equiv", "")
 
 

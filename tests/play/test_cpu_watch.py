@@ -154,5 +154,5 @@ def test_only_much_is_worth_telling(message: Messages) -> None:
     much = Others.during([NoteEvent(t_us=0, detail=""), *looks, MachineEvent(t_us=10_000_001, busy=1.0, others=0.0)])
     assert little is not None
     assert much is not None
-    assert (little.is_worth_telling, much.is_worth_telling) == (False, True)
+    assert (little.is_notable, much.is_notable) == (False, True)
     message(much)

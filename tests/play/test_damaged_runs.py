@@ -181,7 +181,7 @@ def test_a_file_with_a_dot_before_its_name_is_noticed_and_not_read(folder: Path,
 
     added = judged(VERSION_2, folder, add)
     assert added["verdict"] == "UNKNOWN"
-    assert f"history/.{name} was not there when the run ended" in added["assumptions"]["history_whole"]["summary"]
+    assert f"history/.{name} did not exist when the run ended" in added["assumptions"]["history_whole"]["summary"]
 
     def add_unsealed(run: Path) -> None:
         unseal(run)

@@ -34,8 +34,8 @@ def results(*verdicts: Verdict, expected: bool = True, version: str = "3.10.8") 
 
 
 def test_rates_of_what_was_seen_worst_first(message: Messages) -> None:
-    told = Repeats(scenario(), results(VALID, INVALID, VALID, VALID)).told
-    message(told)
+    rates = Repeats(scenario(), results(VALID, INVALID, VALID, VALID)).rates
+    message(rates)
 
 
 @pytest.mark.parametrize("verdicts", [(VALID, VALID), (INVALID, VALID), (INVALID,)])

@@ -59,10 +59,10 @@ def test_each_is_played_within_some_nights() -> None:
 def test_progress(message: Messages) -> None:
     pace = Pace(KNOWN)
     pace.begin(["a", "b", "c"])
-    message(pace.told("a"))
+    message(pace.progress("a"))
     pace.judged("a", "INVALID", as_expected=False)
     pace.ended("a", 90)
-    message(pace.told("b"))
+    message(pace.progress("b"))
     assert pace.remembered()["a"]["took_s"] == 90
 
 
@@ -71,7 +71,7 @@ def test_what_came_to_no_verdict_tells_nothing(message: Messages) -> None:
     pace.begin(["a", "b"])
     pace.ended("a", 0.1)
     assert pace.remembered() == KNOWN
-    message(pace.told("b"))
+    message(pace.progress("b"))
 
 
 def test_summary(message: Messages) -> None:
@@ -89,8 +89,8 @@ def test_summary(message: Messages) -> None:
 def test_a_single_scenario_is_not_counted() -> None:
     pace = Pace(KNOWN)
     pace.begin(["a"])
-    assert pace.told("a") == ""
-    assert pace.told("unknown") == ""
+    assert pace.progress("a") == ""
+    assert pace.progress("unknown") == ""
 
 
 def test_what_a_busy_machine_could_not_tell_is_one_line(message: Messages) -> None:
@@ -98,10 +98,10 @@ def test_what_a_busy_machine_could_not_tell_is_one_line(message: Messages) -> No
     busy, idle = Others(mean=0.5, most=0.9), Others(mean=0.1, most=0.2)
     for word, others in [("VALID", busy), ("UNKNOWN", idle), ("UNKNOWN", None)]:
         pace.judged("a", word, as_expected=word == "VALID", others=others)
-    assert pace.told_of_others() == ""
+    assert pace.disturbance() == ""
     pace.judged("b", "UNKNOWN", as_expected=False, others=busy)
     pace.judged("c", "UNKNOWN", as_expected=False, others=Others(mean=0.3, most=0.9))
-    message(pace.told_of_others())
+    message(pace.disturbance())
 
 
 def test_what_is_newer_counts() -> None:

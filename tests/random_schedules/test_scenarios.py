@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rabbitmq_resilience.clusters.drivers import DRIVERS
-from rabbitmq_resilience.faults.combining import spell, surely_told
+from rabbitmq_resilience.faults.combining import spell, surely_provable
 from rabbitmq_resilience.invariants.verdict import Verdict
 from rabbitmq_resilience.random_schedules.scenarios import draw_scenarios, rescheduled, scenarios
-from rabbitmq_resilience.random_schedules.schedules import BESIDE_BROKERS, OF_BROKERS
+from rabbitmq_resilience.random_schedules.schedules import OF_BROKERS, OF_LINKS_AND_CLIENTS
 from rabbitmq_resilience.scenarios import fault_file
 from rabbitmq_resilience.scenarios.model import Scenario
 
-KINDS = {kind for kind, _ in (*OF_BROKERS, *BESIDE_BROKERS)}
+KINDS = {kind for kind, _ in (*OF_BROKERS, *OF_LINKS_AND_CLIENTS)}
 #: The versions whose promises differ.
 GROUNDS = [("3.10.8", "local"), ("4.0.5", "docker"), ("4.3.6", "local")]
 
@@ -67,7 +67,7 @@ def test_any_scenario_can_have_another_schedule(
 @pytest.mark.generated
 def test_faults_overlap_and_each_can_be_told() -> None:
     drawn = draw_scenarios(scenarios(version="3.10.8", driver="local", net_ticktime_s=5), from_seed=3, count=50)
-    assert all(surely_told(scenario.schedule, scenario.topology) for scenario in drawn)
+    assert all(surely_provable(scenario.schedule, scenario.topology) for scenario in drawn)
     assert sum(at_once(scenario) >= 3 for scenario in drawn) > 10
 
 

@@ -64,7 +64,7 @@ def test_plays_as_many_as_fit(tmp_path: Path, message: Messages) -> None:
     search = world.search(100, lines)
     assert search.run([SCENARIO] * 20) is None
     assert len(world.played) == 3  # a fourth would end at 120 s
-    assert not search.told_nothing
+    assert not search.all_unknown
     assert sum(line.startswith("EXAMPLE  ") for line in lines) == 3
     message("\n".join(lines), hide=RUNS)
     message(search.summary(), hide=RUNS)
@@ -88,7 +88,7 @@ def test_a_session_without_a_verdict_tells_nothing(tmp_path: Path) -> None:
 
     search = Search(7, 100, "3.10.8", tmp_path, play, lambda _: None, clock=lambda: world.now_s)
     assert search.run([SCENARIO] * 3) is None
-    assert search.told_nothing
+    assert search.all_unknown
 
 
 def test_a_failure_is_shrunk_and_kept_as_an_incident(tmp_path: Path, message: Messages) -> None:
@@ -99,7 +99,7 @@ def test_a_failure_is_shrunk_and_kept_as_an_incident(tmp_path: Path, message: Me
     kept = fault_file.load(found.file)
     assert [(step.node, step.for_s) for step in kept.schedule if isinstance(step, Kill)] == [("b1", 0.5)]
     assert not kept.expect  # what was lost is not excused before somebody knows why
-    message(found.told(), hide=RUNS)
+    message(found.text(), hide=RUNS)
     assert len(world.proxied) == 1  # so that the cluster is kept, and nothing else changes
     listed = json.loads(search.file.read_text())
     assert listed["found"]["faults"] == [6, 1]

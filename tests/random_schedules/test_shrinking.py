@@ -71,7 +71,7 @@ def test_one_fault_is_never_shrunk_to_none() -> None:
 
 def test_what_cannot_be_told_is_not_taken() -> None:
     found = kills(4, 4)
-    shrinking = Shrinking(found, lambda tried: "fails" if tried == found else "cannot tell", in_time)
+    shrinking = Shrinking(found, lambda tried: "fails" if tried == found else "unknown", in_time)
     assert shrinking.shrink() == found
 
 

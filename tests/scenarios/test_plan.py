@@ -186,7 +186,7 @@ allow: {kill: 1, cut: 1, delay: 2, lose_packets: 1, drain_node: 1, restart_all: 
             "{at_s: 2, for_s: 9, fault: rolling_restart}",
             ["restart_all"],
             {"host1", "host2", "host3"},
-            "holds up",
+            "restarted the last broker",
         ),
         (
             "{at_s: 2, for_s: 9, fault: latency, links: 'a1 -> b1', latency_ms: 90}",

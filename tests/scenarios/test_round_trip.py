@@ -22,7 +22,8 @@ from rabbitmq_resilience.scenarios.expectations import Expectation
 from rabbitmq_resilience.scenarios.model import Invariants, Phases, Scenario
 from rabbitmq_resilience.scenarios.problems import problems
 from rabbitmq_resilience.workloads.services import ProcessingStep
-from rabbitmq_resilience.workloads.spec import RateStep, Workload
+from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience.workloads.workload_fields import RateStep
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=200)
 moments_s = st.floats(0, 86_400)

@@ -11,7 +11,7 @@ import yaml
 from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
 from rabbitmq_resilience.record.history import Outcome
 from rabbitmq_resilience.scenarios import fault_file
-from rabbitmq_resilience.sweeps.beside import VHOST, measured_windows, play_beside, windows_of
+from rabbitmq_resilience.sweeps.beside import VHOST, measured_windows, play_perf_test, windows_of
 from rabbitmq_resilience.sweeps.estimates import round_s
 from rabbitmq_resilience.sweeps.measures import MEASURES
 from rabbitmq_resilience.sweeps.results import Results
@@ -121,7 +121,7 @@ def test_it_plays_what_the_scenario_says() -> None:
         find_perf_test()
     scenario = fault_file.parse(yaml.safe_dump(alone()))
     with LocalCluster.form(scenario.topology) as formed:
-        (measured,) = play_beside(formed, scenario)
+        (measured,) = play_perf_test(formed, scenario)
         assert VHOST not in formed.api("a1").vhosts(), "nothing of it is left"
     # On a busy machine it makes up for what it was late with.
     assert measured.confirmed_per_s is not None and 50 < measured.confirmed_per_s < 400

@@ -17,7 +17,7 @@ import yaml
 
 from rabbitmq_resilience.sweeps.capacity import Wanted
 from rabbitmq_resilience.sweeps.capacity_command import main
-from rabbitmq_resilience.sweeps.capacity_model import TooFewCellsError, fitted
+from rabbitmq_resilience.sweeps.capacity_model import TooFewCellsError, fit
 from rabbitmq_resilience.sweeps.capacity_told import Told, capacity
 from rabbitmq_resilience.sweeps.page import write_page
 from rabbitmq_resilience.sweeps.results import Line, Results
@@ -62,12 +62,12 @@ def true_value(at: Mapping[str, float], level: float = 2000.0) -> float:
 
 
 def test_known_coefficients_are_found_again() -> None:
-    model = fitted([(at, true_value(at)) for at in grid()])
+    model = fit([(at, true_value(at)) for at in grid()])
     assert {name: power.middle for name, power in model.powers.items()} == {
         name: pytest.approx(power) for name, power in POWERS.items()
     }
     far = {"nodes": 31, "queues": 186, "connections": 13_000}
-    assert model.foretold(far).middle == pytest.approx(true_value(far))
+    assert model.predict(far).middle == pytest.approx(true_value(far))
     assert model.outside(far) == ["nodes", "queues", "connections"]
     assert model.outside(grid()[5]) == []
 
@@ -77,10 +77,10 @@ def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
     near, far = {"nodes": 5, "queues": 4, "connections": 100}, {"nodes": 31, "queues": 186, "connections": 13_000}
     tries, powers, cells, beyond = 600, 0, 0, 0
     for _ in range(tries):
-        model = fitted([(at, true_value(at) * rng.lognormal(0, 0.15)) for at in grid()])
+        model = fit([(at, true_value(at) * rng.lognormal(0, 0.15)) for at in grid()])
         told = model.powers["nodes"]
         powers += told.low <= POWERS["nodes"] <= told.high
-        one, other = model.foretold(near), model.foretold(far)
+        one, other = model.predict(near), model.predict(far)
         cells += one.low <= true_value(near) * rng.lognormal(0, 0.15) <= one.high
         beyond += other.low <= true_value(far) * rng.lognormal(0, 0.15) <= other.high
     margin = 3 * (0.05 * 0.95 / tries) ** 0.5
@@ -92,20 +92,20 @@ def test_nodes_are_those_by_hand() -> None:
     """A core carries 1,000 on one node: with the power 0 it does on all, with -1/2 twice as much needs four times as
     many nodes, and with -1 a node brings no more than it costs."""
     for power, per_s, nodes in ((0.0, 1_000_000, 125), (-0.5, 80_000, 100), (-1.0, 8001, math.inf), (0.5, 64_000, 4)):
-        model = fitted([({"nodes": n}, 1000.0 * n**power) for n in (1, 2, 3, 5, 7)])
+        model = fit([({"nodes": n}, 1000.0 * n**power) for n in (1, 2, 3, 5, 7)])
         needed = model.nodes_needed("nodes", per_s * (1 - 1e-9) if nodes < math.inf else per_s, 8, {})
         assert (needed.low, needed.middle, needed.high) == (nodes, nodes, nodes)
 
 
 def test_too_little_for_a_model_is_told(message: Messages) -> None:
     with message.of(TooFewCellsError) as refused:
-        fitted([(at, 1.0) for at in grid()[:5]])
+        fit([(at, 1.0) for at in grid()[:5]])
     assert re.findall(r"\d+", str(refused.value)) == ["5", "3", "6"]
     with message.of(TooFewCellsError) as refused:
-        fitted([({**at, "connections": 8.0}, 1.0 + number) for number, at in enumerate(grid())])
+        fit([({**at, "connections": 8.0}, 1.0 + number) for number, at in enumerate(grid())])
     assert "connections" in str(refused.value)
     with message.of(TooFewCellsError):
-        fitted([])
+        fit([])
 
 
 def loaded(folder: Path, **changes: Any) -> Sweep:
@@ -152,7 +152,7 @@ def test_what_a_million_needs_by_hand(tmp_path: Path) -> None:
     assert found.cores.middle == 8 * found.nodes.middle
     assert found.outside == ["nodes", "queues"]
     assert found.queues == 200, "one queue carried 5,000/s"
-    (study,) = found.beside
+    (study,) = found.from_others
     assert study.measured == pytest.approx(1_345_531 / 248)
     assert study.times == pytest.approx(study.measured / (2000 * 31**-0.4 * 186**0.2), rel=0.15)
 

@@ -194,9 +194,9 @@ def test_tables_have_a_row_each_run_and_the_summary_one_each_cell(tmp_path: Path
     assert (read[1]["confirm_p99_ms"], as_text[1]["confirm_p99_ms"]) == (None, "")
 
     first, second, third = rows(results, sweep)
-    assert first.told["confirmed_per_s"].word is None
-    assert (second.told["confirmed_per_s"].word, second.ended) == ("worse", "4 INVALID")
-    assert (third.ended, third.told["confirmed_per_s"].interval) == ("1 not held", None)
+    assert first.by_measure["confirmed_per_s"].word is None
+    assert (second.by_measure["confirmed_per_s"].word, second.ended) == ("worse", "4 INVALID")
+    assert (third.ended, third.by_measure["confirmed_per_s"].interval) == ("1 not held", None)
     lines = (tmp_path / "sweep" / "table.md").read_text().splitlines()
     assert "| 1 | quorum | 102 (101 to 104) | 5 | 4 VALID |" in lines
     assert "| 10 | quorum | 52.5 (51 to 54) worse | - | 4 INVALID |" in lines
@@ -230,7 +230,7 @@ def test_rates_are_compared_where_loads_state_the_same(
     ]
     results = Results(tmp_path, OF, lines)
     _, second = rows(results, sweep)
-    assert (second.told["confirmed_per_s"].word, second.told["confirm_p99_ms"].word) == (told, "better")
+    assert (second.by_measure["confirmed_per_s"].word, second.by_measure["confirm_p99_ms"].word) == (told, "better")
     assert table(results, sweep).count("better") == 1 + (told is not None)
 
 
@@ -244,4 +244,4 @@ def test_a_rate_that_varies_is_another_one(tmp_path: Path) -> None:
         for load, rate in (("steady", 300.0), ("peak", 600.0))
     ]
     _, peak = rows(Results(tmp_path, OF, lines), sweep)
-    assert peak.told["confirmed_per_s"].word is None
+    assert peak.by_measure["confirmed_per_s"].word is None

@@ -74,7 +74,7 @@ def test_of_all_ways_to_deal_the_same_runs_at_most_one_in_twenty_says_a_word(see
     rng = np.random.default_rng(seed)
     first = rng.integers(1, [3, 8, 1000][seed], 10).astype(float)
     tables = list(dealt([first.tolist(), (1000 - first + rng.integers(0, 2, 10)).tolist()], 5))
-    said = sum(found.told["better"] + found.told["worse"] > 0 for found in tables)
+    said = sum(found.counts["better"] + found.counts["worse"] > 0 for found in tables)
     assert len(tables) == 252
     assert said <= ALPHA * len(tables)
 
@@ -120,7 +120,7 @@ def test_a_machine_that_changes_says_nothing_of_cells_that_are_alike(tmp_path: P
         lines = drifting(rng, ("1", "10", "100"), 12, drift=drift, lost=lost)
         lines = [replace(one, labels={"in_flight": one.labels["in_flight"]}) for one in lines]
         results = Results(tmp_path / "none", OF, lines)
-        told = [row.told["confirmed_per_s"] for row in rows(results, sweep)]
+        told = [row.by_measure["confirmed_per_s"] for row in rows(results, sweep)]
         of_table += sum(one.word in ("better", "worse") for one in told)
         found = of_axis(results, sweep.spec).values()
         of_comparison += any(one.word in ("better", "worse") for each in found for one in each.differences)
@@ -159,7 +159,7 @@ def test_of_clusters_that_cost_the_same_none_is_dearer_in_nineteen_of_twenty_boa
         ]
         found = ranking(Results(tmp_path, OF, lines), spec)
         assert found is not None
-        said += any(one.places[0].beside == "worse" for one in found.candidates)
+        said += any(one.places[0].word == "worse" for one in found.candidates)
     assert said <= most(boards)
 
 
@@ -175,7 +175,7 @@ def test_a_difference_is_told_also_where_the_machine_drifts(tmp_path: Path) -> N
         if value is not None
     ]
     _, second = rows(Results(tmp_path, OF, lines), sweep)
-    assert second.told["confirmed_per_s"].word == "better"
+    assert second.by_measure["confirmed_per_s"].word == "better"
 
 
 @pytest.mark.parametrize("noise", ["skewed", "some_never"])

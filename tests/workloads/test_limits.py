@@ -14,7 +14,7 @@ from rabbitmq_resilience.faults.kill_balancer import KillBalancer
 from rabbitmq_resilience.scenarios import fault_file
 from rabbitmq_resilience.scenarios.model import Invariants, Scenario
 from rabbitmq_resilience.workloads import limits
-from rabbitmq_resilience.workloads.limits import BESIDE, Limits
+from rabbitmq_resilience.workloads.limits import OTHERS, Limits
 from rabbitmq_resilience.workloads.load import IDLE_TOGETHER, Load
 from rabbitmq_resilience.workloads.spec import Workload
 from tests.messages import Messages
@@ -41,7 +41,7 @@ def test_without_limits_all_is_well() -> None:
 
 @pytest.mark.parametrize("name", ["publishers", "consumers"])
 def test_a_process_has_a_descriptor_for_each_of_its_clients(name: str, message: Messages) -> None:
-    as_many: dict[str, Any] = {name: 4 * (1024 - BESIDE)}
+    as_many: dict[str, Any] = {name: 4 * (1024 - OTHERS)}
     assert fields(Limits(descriptors=1024), **as_many) == {}
     as_many[name] += 1
     told = fields(Limits(descriptors=1024), **as_many)
@@ -51,7 +51,7 @@ def test_a_process_has_a_descriptor_for_each_of_its_clients(name: str, message: 
 
 
 def test_idle_connections_share_processes(message: Messages) -> None:
-    assert fields(Limits(descriptors=IDLE_TOGETHER + BESIDE), idle_connections=100_000) == {}
+    assert fields(Limits(descriptors=IDLE_TOGETHER + OTHERS), idle_connections=100_000) == {}
     told = fields(Limits(descriptors=1024), idle_connections=13_000)
     assert "4000 of 13000" in told["idle_connections"]
     message(told["idle_connections"])

@@ -49,7 +49,7 @@ def test_slow_for_some_time() -> None:
 def test_a_new_channel_begins_anew() -> None:
     processing = Processing(Variation(10), now_us=0)
     looks(processing, (0, 50), (100, 50))
-    processing.begin_anew()
+    processing.restart()
     assert looks(processing, (105, 20), (115, 20)) == [0, 1]
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.clusters.attached.command import told
+from rabbitmq_resilience.clusters.attached.command import describe
 from rabbitmq_resilience.invariants.worlds import TICKS_MAX
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 from tests.clusters.attached.machines import NET_TICKTIME_S, Machines, running_machines
@@ -42,10 +42,10 @@ def file(machines: Machines, monkeypatch: pytest.MonkeyPatch) -> Path:
 
     def whole() -> bool:
         """In two looks: nodes that were parted until just now do not tell of it before they notice."""
-        if told([str(found)]) != 0:
+        if describe([str(found)]) != 0:
             return False
         time.sleep(TICKS_MAX * NET_TICKTIME_S)  # they notice within that (kernel(6), net_ticktime)
-        return told([str(found)]) == 0
+        return describe([str(found)]) == 0
 
     with suppress(WaitTimeout):
         wait_until(whole, timeout_s=BY_ITSELF_WITHIN_S, what="the cluster to be whole", poll_s=2.0)

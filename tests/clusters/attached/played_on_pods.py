@@ -11,7 +11,7 @@ from typing import Any
 
 from rabbitmq_resilience.clusters.attached.attaching import Attachment
 from rabbitmq_resilience.clusters.attached.cluster_file import load
-from rabbitmq_resilience.clusters.attached.command import told
+from rabbitmq_resilience.clusters.attached.command import describe
 from rabbitmq_resilience.clusters.attached.journal import Journal, journal_file
 from rabbitmq_resilience.clusters.pool import ClusterPool
 from rabbitmq_resilience.play.judging import Result
@@ -26,7 +26,7 @@ PROVEN = ["injecting", "injected", "proven", "healing", "healed", "heal_proven"]
 
 
 def await_whole(file: Path) -> None:
-    wait_until(lambda: told([str(file)]) == 0, timeout_s=120, what="the cluster to be whole", poll_s=2.0)
+    wait_until(lambda: describe([str(file)]) == 0, timeout_s=120, what="the cluster to be whole", poll_s=2.0)
 
 
 def played(file: Path, folder: Path, schedule: list[dict[str, Any]]) -> Result:

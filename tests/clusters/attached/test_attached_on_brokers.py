@@ -74,7 +74,7 @@ def test_a_virtual_host_that_was_given_stays_and_is_left_empty(cluster: LocalClu
     api.put("users/mine", {"password": "of mine", "tags": "monitoring,policymaker"})
     try:
         file = written(cluster, tmp_path, besides="virtual_host: given\n")
-        with pytest.warns(UserWarning, match="nobody could see"):
+        with pytest.warns(UserWarning, match="could not see"):
             assert played_in_given(file, tmp_path) == "VALID"
         assert api.queues("given") == []
         assert api.vhosts() == ["/", "given"]

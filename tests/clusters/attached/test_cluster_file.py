@@ -265,7 +265,7 @@ def test_alarms_are_ours_by_node_and_resource_and_a_little_longer(
     hands.calmed("rabbit@h1", "disk")
     hands.calmed("rabbit@h2", "disk")
     assert hands.alarmed() == {("rabbit@h1", "memory"), ("rabbit@h1", "disk")}, "brokers may still tell of it"
-    monkeypatch.setattr(permits, "TOLD_S", 0.0)
+    monkeypatch.setattr(permits, "ALARM_LINGERS_S", 0.0)
     hands.calmed("rabbit@h1", "disk")
     assert hands.alarmed() == {("rabbit@h1", "memory")}
 

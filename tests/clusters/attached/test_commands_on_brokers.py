@@ -17,7 +17,7 @@ import pytest
 
 from rabbitmq_resilience.clusters.attached.attaching import Attachment
 from rabbitmq_resilience.clusters.attached.cluster_file import load
-from rabbitmq_resilience.clusters.attached.command import heal, told
+from rabbitmq_resilience.clusters.attached.command import describe, heal
 from rabbitmq_resilience.clusters.attached.journal import Journal, journal_file
 from rabbitmq_resilience.clusters.attached.machine import MachineError
 from rabbitmq_resilience.clusters.errors import ClusterError
@@ -152,7 +152,7 @@ def test_brokers_are_killed_suspended_and_cut_off(
     cluster: LocalCluster, known: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = file_of(cluster, known)
-    assert told([str(file)]) == 0
+    assert describe([str(file)]) == 0
     assert "pause: healed" in capsys.readouterr().out
     scenario = fitted(fault_file.parse(SCENARIO, driver="attached"), file)
     assert_proven(scenario, cluster, file, known)
@@ -235,12 +235,12 @@ def test_what_does_not_happen_is_told_and_healed_all_the_same(cluster: LocalClus
 
 def test_what_never_ends_says_so(cluster: LocalCluster, known: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = file_of(cluster, known, more="    stop: {do: 'true', proof: 'true', ends: never}\n")
-    assert told([str(file)]) == 0
+    assert describe([str(file)]) == 0
     assert "stop: does not end" in capsys.readouterr().out
     with closing(Attachment(load(file))) as attachment:
         formed = attachment.form(TOPOLOGY, ())
         formed.lasting(3).stop("b1")
-        with pytest.raises(MachineError, match="b1@localhost is left"):
+        with pytest.raises(MachineError, match="b1@localhost is not given back"):
             formed.close()
     with pytest.raises(ClusterError, match="stop at b1@localhost"):
         Attachment(load(file))

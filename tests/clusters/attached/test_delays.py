@@ -14,7 +14,7 @@ SLOW, SLOWER = Delay(50, 0), Delay(200, 20)
 class Shell:
     """A machine whose answers are given, and which notes what it is asked."""
 
-    told = "a machine"
+    description = "a machine"
     state = "/run/rabbitmq-resilience"
 
     def __init__(self, *, taken: str = "") -> None:

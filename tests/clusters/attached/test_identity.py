@@ -18,7 +18,7 @@ NODE = "rabbit@h1"
 class There:
     """A machine that has been up for 1,000 s, with a broker that was started 900 s ago, and what an API tells."""
 
-    told = "pod shop/rabbit-0"
+    description = "pod shop/rabbit-0"
 
     def __init__(
         self, *, pid: str = "21", uptime_ms: int = 899_000, process: object = Process(21, 10_000, "S")
@@ -73,7 +73,7 @@ def test_one_that_tells_nothing_is_waited_for_and_then_told(monkeypatch: pytest.
     silent = There()
     silent.row = {"name": NODE}
     (text,) = told(silent)
-    assert clock.now_s - began_s == pytest.approx(identity.TOLD_WITHIN_S)
+    assert clock.now_s - began_s == pytest.approx(identity.REPORTED_WITHIN_S)
     message(text)
 
 

@@ -19,7 +19,7 @@ class There:
     """A machine in a network of that name, without tools."""
 
     def __init__(self, network: str) -> None:
-        self.told, self.network = "ssh root@h", network
+        self.description, self.network = "ssh root@h", network
 
     def run(self, script: str, *arguments: str) -> str:
         return self.network if "ns/net" in script else "".join(f"there is no {name}\n" for name in arguments)

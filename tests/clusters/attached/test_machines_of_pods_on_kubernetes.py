@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from rabbitmq_resilience.clusters.attached.cluster_file import load
-from rabbitmq_resilience.clusters.attached.command import told
+from rabbitmq_resilience.clusters.attached.command import describe
 from rabbitmq_resilience.clusters.attached.journal import Journal, journal_file
 from rabbitmq_resilience.play.judging import Result
 from rabbitmq_resilience.record.events import FaultEvent
@@ -118,7 +118,7 @@ def test_latency_is_seen_or_what_it_left_is_undone_and_told(chaos_mesh: BrokersI
         assert "finalizer" in details(result)
         assert result.verdict == "UNKNOWN"
     assert unhealed(file) == []
-    assert told([str(file)]) == 0
+    assert describe([str(file)]) == 0
 
 
 def test_a_broker_comes_back_with_nothing_when_its_claim_is_deleted(pods: BrokersInPods, tmp_path: Path) -> None:

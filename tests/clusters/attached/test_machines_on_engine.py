@@ -11,7 +11,7 @@ import pytest
 from rabbitmq_resilience.clusters.attached import identity
 from rabbitmq_resilience.clusters.attached.attaching import Attachment
 from rabbitmq_resilience.clusters.attached.cluster_file import load
-from rabbitmq_resilience.clusters.attached.command import told
+from rabbitmq_resilience.clusters.attached.command import describe
 from rabbitmq_resilience.clusters.attached.lock import LockedError
 from rabbitmq_resilience.clusters.attached.whole import WrongClusterError
 from rabbitmq_resilience.clusters.errors import ClusterError
@@ -66,7 +66,7 @@ def test_latency_is_refused_before_anything_is_started_where_the_kernel_has_no_n
         pytest.skip("the kernel has netem")
     slow = machines.cluster_file("abc", allow="{delay: 3}", name="slow.yaml")
     missing = "the kernel has no sch_netem"
-    assert told([str(slow)]) == 1
+    assert describe([str(slow)]) == 1
     assert f"delay: rabbit@host1 (ssh root@{machines.address('host1')}): {missing}" in capsys.readouterr().err
     step = {"fault": "latency", "at_s": 2, "for_s": 10, "links": "zone:a <-> zone:b", "latency_ms": 50}
     with pytest.raises(ToolMissingError, match=rf"rabbit@host1 .*{missing}"):
@@ -77,9 +77,9 @@ def test_latency_is_refused_before_anything_is_started_where_the_kernel_has_no_n
 def test_a_broker_that_tells_nothing_of_itself_is_refused_until_it_is_started_again(
     file: Path, machines: Machines, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(identity, "TOLD_WITHIN_S", 5.0)
+    monkeypatch.setattr(identity, "REPORTED_WITHIN_S", 5.0)
     assert machines.ask("host2", f"rabbitmqctl -q eval '{END}'").strip() == "true"
-    assert told([str(file)]) == 1
+    assert describe([str(file)]) == 1
     assert "rabbit@host2 does not" in capsys.readouterr().err
     with pytest.raises(WrongClusterError, match="started again"):
         Attachment(load(file))

@@ -43,7 +43,7 @@ class Seen:
     finds: list[str] = field(default_factory=list)
     undone: bool = False
     state: str = "/tmp"  # noqa: S108 - nothing is written there
-    told: str = "pod shop/somewhere"
+    description: str = "pod shop/somewhere"
 
     def run(self, script: str, *arguments: str, timeout_s: float = 20.0) -> str:  # noqa: ARG002 - of the protocol
         if "tc qdisc del " in script:
@@ -126,10 +126,10 @@ def test_what_comes_in_the_place_of_another_is_there_before_that_goes(server: Ap
     chaos.put([Rule("10.0.0.1", DROP)], for_s=20)
     chaos.put([Rule("10.0.0.1", DROP), Rule("10.0.0.2", DROP)], for_s=20)
     assert [verb for verb, _, _ in server.asked] == ["POST", "POST", "DELETE"]
-    [left] = chaos.there()
+    [left] = chaos.existing()
     assert left["spec"]["selector"]["pods"] == {"shop": ["rabbit-1", "rabbit-2"]}
     chaos.put([], for_s=0)
-    assert chaos.there() == []
+    assert chaos.existing() == []
 
 
 @pytest.mark.core
@@ -160,7 +160,7 @@ def hanging(server: ApiServer, *sources: str) -> str:
     chaos = chaos_of(server)
     with pytest.raises(MachineError):
         chaos.put([Rule("10.0.0.1", Treatment("delay", latency_ms=80))], for_s=20)
-    [one] = chaos.there()
+    [one] = chaos.existing()
     name = str(one["metadata"]["name"])
     tcs = [{"type": "netem", "source": f"shop/{each}"} for each in (name, *sources)]
     server.put(MEANT, "rabbit-1", spec={"tcs": tcs}, status={"failedMessage": "unable to set tcs"})
@@ -178,7 +178,7 @@ def test_one_whose_deletion_hangs_is_let_go_and_what_it_left_is_undone(server: A
         chaos.put([], for_s=0)
     assert name in str(told.value)
     assert "qdisc prio 1: dev eth0 root refcnt 9 bands 4" in str(told.value)
-    assert chaos.there() == []
+    assert chaos.existing() == []
     assert server.objects[f"{MEANT}/rabbit-1"]["spec"]["tcs"] == [], "its controller would try on and on"
     assert [seen[f"rabbit-{n}"].undone for n in range(3)] == [False, True, False]
     chaos.put([], for_s=0)
@@ -193,7 +193,7 @@ def test_what_is_left_after_all_is_no_healing(server: ApiServer, message: Messag
     with message.of(MachineError, hide=NAMED) as told:
         chaos.put([], for_s=0)
     assert not isinstance(told.value, ForcedError)
-    assert len(chaos.there()) == 1, "who heals it later finds it by that"
+    assert len(chaos.existing()) == 1, "who heals it later finds it by that"
 
 
 @pytest.mark.core

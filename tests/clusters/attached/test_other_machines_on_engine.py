@@ -11,7 +11,7 @@ import pytest
 from rabbitmq_resilience.clusters import catalogue
 from rabbitmq_resilience.clusters.attached.attaching import Attachment
 from rabbitmq_resilience.clusters.attached.cluster_file import load
-from rabbitmq_resilience.clusters.attached.command import told
+from rabbitmq_resilience.clusters.attached.command import describe
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.clusters.attached.machines import DISK, USER, Machines, running_machines
 from tests.clusters.attached.playing import played_and_proven
@@ -35,7 +35,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machines]:
 
 
 def whole(file: Path) -> None:
-    wait_until(lambda: told([str(file)]) == 0, timeout_s=180, what="the cluster to be whole", poll_s=2.0)
+    wait_until(lambda: describe([str(file)]) == 0, timeout_s=180, what="the cluster to be whole", poll_s=2.0)
 
 
 def test_two_machines_with_sudo_systemd_iptables_and_tls(

@@ -31,7 +31,7 @@ IPTABLES = """Chain rabbitmq_resilience (1 references)
 class Shell:
     """A machine that has one tool, and notes what it is asked."""
 
-    told = "a machine"
+    description = "a machine"
     state = "/run/rabbitmq-resilience"
 
     def __init__(self, tool: str, listing: str = "") -> None:

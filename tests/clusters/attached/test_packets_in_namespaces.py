@@ -42,7 +42,7 @@ class Namespace:
     state: str = watchdog.STATE
 
     @property
-    def told(self) -> str:
+    def description(self) -> str:
         return f"namespace {self.name}"
 
     def run(self, script: str, *arguments: str, timeout_s: float = 20.0) -> str:
@@ -57,7 +57,7 @@ class Namespace:
             env={**os.environ, "PATH": self.path},
         )
         if done.returncode:
-            raise MachineError(f"{self.told}: {done.stderr}")
+            raise MachineError(f"{self.description}: {done.stderr}")
         return done.stdout
 
     def connect(self, host: str, port: int, *, timeout_s: float | None) -> socket.socket:

@@ -15,7 +15,7 @@ import pytest
 from rabbitmq_resilience.clusters import catalogue
 from rabbitmq_resilience.clusters.attached.attaching import Attachment
 from rabbitmq_resilience.clusters.attached.cluster_file import load
-from rabbitmq_resilience.clusters.attached.command import heal, told
+from rabbitmq_resilience.clusters.attached.command import describe, heal
 from rabbitmq_resilience.clusters.attached.whole import WrongClusterError
 from rabbitmq_resilience.clusters.spec import Link
 from rabbitmq_resilience.command import main as command
@@ -100,7 +100,7 @@ def broken_by_one_who_is_killed(file: Path, for_s: float) -> None:
 def test_what_nobody_heals_heals_by_itself(pods: BrokersInPods) -> None:
     file = pods.cluster_file("alone", allow=ALLOWED)
     broken_by_one_who_is_killed(file, 20)
-    assert told([str(file)]) == 1, "a broker does not answer"
+    assert describe([str(file)]) == 1, "a broker does not answer"
     await_whole(file)
     assert heal([str(file)]) == 0
 
@@ -153,7 +153,7 @@ def test_a_first_cluster_file_is_found(
     written.write_text(capsys.readouterr().out, encoding="utf-8")
     monkeypatch.setenv("RABBITMQ_USER", "chaos")
     monkeypatch.setenv("RABBITMQ_PASSWORD", "an-example-of-a-password")
-    assert told([str(written)]) == 0
+    assert describe([str(written)]) == 0
     stated, by_hand = load(written).stated, load(pods.cluster_file("by-hand", allow="{}")).stated
     assert [(node.name, node.zone) for node in stated.nodes] == [(node.name, node.zone) for node in by_hand.nodes]
     assert (

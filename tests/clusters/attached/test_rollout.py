@@ -150,7 +150,7 @@ def test_one_that_is_under_way_and_an_operator_that_is_none_are_refused(server: 
 class Inside:
     """The broker's container, which tells how much it has of what is older than a time."""
 
-    state, told = "/tmp", "pod shop/rabbit-1"  # noqa: S108 - nothing is written there
+    state, description = "/tmp", "pod shop/rabbit-1"  # noqa: S108 - nothing is written there
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, ...]] = []

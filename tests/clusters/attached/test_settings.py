@@ -14,7 +14,7 @@ ALL_DOWN = {"partition_handling": "pause_if_all_down", "pause_if_all_down": {"no
 
 
 class Broker:
-    told = "a machine"
+    description = "a machine"
 
     def __init__(self, answer: str) -> None:
         self.answer = answer

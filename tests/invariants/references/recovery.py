@@ -127,7 +127,7 @@ def _judged(case: Case, slack_s: float, asked_until_s: float) -> str:
         answers.add(_late(case, _last_to_come(ends), late_s, bound_s, ever) if surely else "UNKNOWN")
     elif not ever:
         answers.add("UNKNOWN")
-    # "Where nobody looked at the nodes for 6 s since, nothing is INVALID": at all of them.
+    # "If the nodes were not observed for 6 s after it, nothing is INVALID": all of them.
     times = [[at_s for at_s, _ in looks(case, node)] for node in NODES]
     if "INVALID" in answers and any(longest_gap_s(one, healed_s, END_S) > NODES_S - slack_s for one in times):
         answers = {"UNKNOWN"}
