@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience import options
-from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.clusters.drivers import OpenDriver
-from rabbitmq_resilience.clusters.spec import DEFAULT_NET_TICKTIME_S, PRODUCTION_NET_TICKTIME_S
-from rabbitmq_resilience.invariants.verdict import Verdict
-from rabbitmq_resilience.play.run import Testbed
-from rabbitmq_resilience.scenarios import fault_file
-from rabbitmq_resilience.scenarios.model import Scenario
+from rabbitmq_resilience.checkers.verdict import Verdict
+from rabbitmq_resilience.model import topology_catalogue
+from rabbitmq_resilience.model.topology import DEFAULT_NET_TICKTIME_S, PRODUCTION_NET_TICKTIME_S
+from rabbitmq_resilience.plugin import options
+from rabbitmq_resilience.runner.run import RunContext
+from rabbitmq_resilience.scenario import fault_file
+from rabbitmq_resilience.scenario.model import Scenario
+from rabbitmq_resilience.sut.drivers import OpenDriver
 from suites.case_study import DEFAULT_SCALE
 
 pytest_plugins = ["rabbitmq_resilience.plugin"]
@@ -78,8 +78,8 @@ def _topology(item: pytest.Item) -> str:
 
 
 def _cluster(item: pytest.Item) -> tuple[int, str, str, bool]:
-    topology, known = _topology(item), catalogue.names()
-    nodes = len(catalogue.load(topology).nodes) if topology in known else 0
+    topology, known = _topology(item), topology_catalogue.names()
+    nodes = len(topology_catalogue.load(topology).nodes) if topology in known else 0
     chosen = item.callspec.params if hasattr(item, "callspec") else {}
     return nodes, topology, str(chosen.get("mode", "")), chosen.get("queue_type") == "mirrored"
 
@@ -90,7 +90,7 @@ def driver(resilience_driver: OpenDriver) -> OpenDriver:
 
 
 @pytest.fixture(scope="session")
-def testbed(resilience_testbed: Testbed) -> Testbed:
+def testbed(resilience_testbed: RunContext) -> RunContext:
     return resilience_testbed
 
 

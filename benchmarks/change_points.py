@@ -22,7 +22,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from rabbitmq_resilience.nights.change_points import NIGHTS_MIN, change_points
+from rabbitmq_resilience.extensions.nights.change_points import NIGHTS_MIN, change_points
 
 NIGHTS = 30
 STEP = 1.3

@@ -22,10 +22,10 @@ from statistics import median
 
 import psutil
 
-from rabbitmq_resilience.clusters.catalogue import load
-from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
-from rabbitmq_resilience.clusters.spec import Topology
-from rabbitmq_resilience.play.cpu_watch import Spent
+from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.model.topology_catalogue import load
+from rabbitmq_resilience.runner.cpu_watch import Spent
+from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
 from rabbitmq_resilience.tools.distributions import BrokerHome, find_broker
 
 TOPOLOGIES = {3: "three_nodes_three_zones", 5: "five_nodes_three_zones", 7: "seven_nodes_three_zones"}

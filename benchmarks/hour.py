@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from rabbitmq_resilience.clusters.catalogue import load
-from rabbitmq_resilience.faults.catalogue import AnyFault
-from rabbitmq_resilience.faults.rebalance import Rebalance
-from rabbitmq_resilience.faults.stop import Stop
-from rabbitmq_resilience.scenarios.model import Invariants, Phases, Scenario
-from rabbitmq_resilience.workloads.load import PROCESSES_MAX
-from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience.model.topology_catalogue import load
+from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
+from rabbitmq_resilience.nemesis.rebalance import Rebalance
+from rabbitmq_resilience.nemesis.stop import Stop
+from rabbitmq_resilience.scenario.model import Invariants, Phases, Scenario
+from rabbitmq_resilience.workload.load import PROCESSES_MAX
+from rabbitmq_resilience.workload.workload_model import Workload
 
 STEADY_S, RECOVERY_S, SETTLED_S, DRAIN_S = 10, 10, 50, 20
 ROUND_S, TURN_S, AWAY_S, BACK_S = 60, 15, 2, 7
-#: How often workers write their rows, even a few (``workloads.publisher``, ``workloads.consumer``).
+#: How often workers write their rows, even a few (``workload.publisher``, ``workload.consumer``).
 FLUSH_S = 0.1
 
 Array = npt.NDArray[Any]

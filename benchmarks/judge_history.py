@@ -21,10 +21,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from rabbitmq_resilience.invariants.catalogue import INVARIANTS
-from rabbitmq_resilience.invariants.judge import judge
-from rabbitmq_resilience.invariants.recorded import load_history
-from rabbitmq_resilience.record.history import (
+from rabbitmq_resilience.checkers.checker_catalogue import INVARIANTS
+from rabbitmq_resilience.checkers.judge import judge
+from rabbitmq_resilience.checkers.recorded_history import load_history
+from rabbitmq_resilience.history.history import (
     DELIVERIES,
     DELIVERIES_SUFFIX,
     PUBLISHES,
@@ -32,8 +32,8 @@ from rabbitmq_resilience.record.history import (
     Outcome,
     StreamWriter,
 )
-from rabbitmq_resilience.record.routes import Routes
-from rabbitmq_resilience.record.run_directory import RunDirectory
+from rabbitmq_resilience.history.routes import Routes
+from rabbitmq_resilience.history.run_directory import RunDirectory
 
 LIMIT_S = 15.0
 LIMIT_BYTES = 1_500_000_000

@@ -21,12 +21,12 @@ from pathlib import Path
 from benchmarks.hour import Hour
 from benchmarks.judge_history import PEER_SHARE, count_in_sets, measured
 from benchmarks.recorded_hour import record
-from rabbitmq_resilience.invariants.judge import judge
-from rabbitmq_resilience.invariants.measured import measures
-from rabbitmq_resilience.pages.page import write_page
-from rabbitmq_resilience.play.examination import recorded_history
-from rabbitmq_resilience.record.run_directory import RunDirectory
-from rabbitmq_resilience.scenarios import fault_file
+from rabbitmq_resilience.checkers.judge import judge
+from rabbitmq_resilience.checkers.measured import measures
+from rabbitmq_resilience.history.run_directory import RunDirectory
+from rabbitmq_resilience.report.run_page import write_page
+from rabbitmq_resilience.runner.examination import recorded_history
+from rabbitmq_resilience.scenario import fault_file
 
 JUDGED_S_MAX = 60.0
 BYTES_MAX = 1_500_000_000

@@ -21,12 +21,13 @@ from itertools import count
 from pathlib import Path
 from statistics import median, quantiles
 
-from rabbitmq_resilience.clusters.machine.claims import LOOPBACK, take_claim
-from rabbitmq_resilience.clusters.machine.reaper import Reaper
-from rabbitmq_resilience.clusters.network.links import ToxiproxyLinks, Traffic
-from rabbitmq_resilience.clusters.network.toxiproxy import ToxiproxyServer
-from rabbitmq_resilience.clusters.processes.cluster import LocalHost
-from rabbitmq_resilience.clusters.spec import Link, Topology
+from rabbitmq_resilience.model.links import Link
+from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.sut.machine.port_claims import LOOPBACK, take_claim
+from rabbitmq_resilience.sut.machine.reaper import Reaper
+from rabbitmq_resilience.sut.network.proxied_links import ConnectionTraffic, ToxiproxyLinks
+from rabbitmq_resilience.sut.network.toxiproxy import ToxiproxyServer
+from rabbitmq_resilience.sut.processes.process_cluster import LocalHost
 
 #: The largest share of the time that the same calls take for one link after another.
 RATIO_MAX = 0.5
@@ -40,7 +41,7 @@ class FakeBrokers:
     def __init__(self, listener: socket.socket) -> None:
         self._port = int(listener.getsockname()[1])
 
-    def traffic(self, _node: str) -> Mapping[str, Traffic]:
+    def traffic(self, _node: str) -> Mapping[str, ConnectionTraffic]:
         return {}
 
     def address(self, _name: str) -> str:

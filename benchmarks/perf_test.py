@@ -35,18 +35,18 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from rabbitmq_resilience.clusters.access import Access
-from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
-from rabbitmq_resilience.clusters.spec import Topology
+from rabbitmq_resilience.extensions.setup.perf_test import find_perf_test
+from rabbitmq_resilience.model.access import Access
+from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
 from rabbitmq_resilience.tools.distributions import find_broker
-from rabbitmq_resilience.tools.perf_test import find_perf_test
 from rabbitmq_resilience.tools.waiting import wait_until
-from rabbitmq_resilience.workloads.load import Address
-from rabbitmq_resilience.workloads.perf_test import options
-from rabbitmq_resilience.workloads.queues import declare, depths, queue_names
-from rabbitmq_resilience.workloads.run import RunningWorkload, addresses, start
-from rabbitmq_resilience.workloads.spec import Workload
-from rabbitmq_resilience.workloads.spread import Spread
+from rabbitmq_resilience.workload.load import Address
+from rabbitmq_resilience.workload.perf_test_options import options
+from rabbitmq_resilience.workload.queues import declare, depths, queue_names
+from rabbitmq_resilience.workload.running_workload import RunningWorkload, addresses, start
+from rabbitmq_resilience.workload.spread import Spread
+from rabbitmq_resilience.workload.workload_model import Workload
 
 #: The prefetch of each of ``--consumers``.
 PREFETCH = 500

@@ -35,9 +35,8 @@ from rich.table import Table
 
 from benchmarks.echo_broker import echoing
 from benchmarks.perf_test import Plan, QueueType, let_run, perf_test_command
-from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
-from rabbitmq_resilience.clusters.spec import Topology
-from rabbitmq_resilience.record.history import (
+from rabbitmq_resilience.extensions.setup.perf_test import find_perf_test
+from rabbitmq_resilience.history.history import (
     DELIVERIES,
     DELIVERIES_SUFFIX,
     PUBLISHES,
@@ -45,14 +44,15 @@ from rabbitmq_resilience.record.history import (
     StreamReader,
     now_us,
 )
+from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
 from rabbitmq_resilience.tools.distributions import find_broker
-from rabbitmq_resilience.tools.perf_test import find_perf_test
-from rabbitmq_resilience.workloads.drain import Depth
-from rabbitmq_resilience.workloads.load import Address
-from rabbitmq_resilience.workloads.perf_test import Window, read
-from rabbitmq_resilience.workloads.queues import declare, depths, queue_names
-from rabbitmq_resilience.workloads.run import addresses, start
-from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience.workload.drain import Depth
+from rabbitmq_resilience.workload.load import Address
+from rabbitmq_resilience.workload.perf_test_options import Window, read
+from rabbitmq_resilience.workload.queues import declare, depths, queue_names
+from rabbitmq_resilience.workload.running_workload import addresses, start
+from rabbitmq_resilience.workload.workload_model import Workload
 
 OURS, PERF_TEST = "ours", "PerfTest"
 #: Any name works.

@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
-from rabbitmq_resilience.evidence.from_logs import evidence_of
-from rabbitmq_resilience.evidence.occurrences import EvidenceError, Occurrence
-from rabbitmq_resilience.record.event_log import read_events
-from rabbitmq_resilience.record.events import ClusterEvent, Effect, Event, FaultEvent
-from rabbitmq_resilience.record.run_directory import RunDirectory, RunDirectoryError
+from rabbitmq_resilience.extensions.incidents.from_logs import evidence_of
+from rabbitmq_resilience.extensions.incidents.occurrences import EvidenceError, Occurrence
+from rabbitmq_resilience.history.event_log import read_events
+from rabbitmq_resilience.history.events import ClusterEvent, Effect, Event, FaultEvent
+from rabbitmq_resilience.history.run_directory import RunDirectory, RunDirectoryError
 
 OFF_S_MAX = 1.0
 READ_BACK_LEAST = 0.9

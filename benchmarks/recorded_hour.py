@@ -17,17 +17,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.hour import RECOVERY_S, STEADY_S, Array, Hour
-from rabbitmq_resilience.faults.catalogue import AnyFault
-from rabbitmq_resilience.faults.stop import Stop
-from rabbitmq_resilience.record.events import Event, event_of
-from rabbitmq_resilience.record.history import DELIVERIES, PUBLISHES, Outcome
-from rabbitmq_resilience.record.manifest import seal
-from rabbitmq_resilience.record.metrics import SERIES
-from rabbitmq_resilience.record.routes import Routes
-from rabbitmq_resilience.record.run_directory import RunDirectory
-from rabbitmq_resilience.scenarios import fault_file
-from rabbitmq_resilience.workloads.counters import Count, Counters
-from rabbitmq_resilience.workloads.load import Load, Process, Role, deliveries_path, grouped, publishes_path
+from rabbitmq_resilience.history.events import Event, event_of
+from rabbitmq_resilience.history.history import DELIVERIES, PUBLISHES, Outcome
+from rabbitmq_resilience.history.manifest import seal
+from rabbitmq_resilience.history.metrics import SERIES
+from rabbitmq_resilience.history.routes import Routes
+from rabbitmq_resilience.history.run_directory import RunDirectory
+from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
+from rabbitmq_resilience.nemesis.stop import Stop
+from rabbitmq_resilience.scenario import fault_file
+from rabbitmq_resilience.workload.counters import Count, Counters
+from rabbitmq_resilience.workload.load import Load, Role, WorkerClients, deliveries_path, grouped, publishes_path
 
 ORIGIN_US = 3_600_000_000
 #: The length of the stretches in which the brokers' metrics are written.
@@ -106,7 +106,7 @@ def _write_events(path: Path, events: Iterator[Event]) -> None:
 # ---- messages
 
 
-def _publish(folder: Path, hour: Hour, process: Process) -> Mapping[int, int]:
+def _publish(folder: Path, hour: Hour, process: WorkerClients) -> Mapping[int, int]:
     """Write the publishes of a process, and return {publisher: the number of its messages that are never confirmed}.
 
     These are a tenth of the messages in the first second of a restart of its node. The others are confirmed late.
@@ -134,7 +134,7 @@ def _publish(folder: Path, hour: Hour, process: Process) -> Mapping[int, int]:
     return unknown
 
 
-def _deliver(folder: Path, hour: Hour, process: Process) -> Mapping[int, int]:
+def _deliver(folder: Path, hour: Hour, process: WorkerClients) -> Mapping[int, int]:
     """Write the deliveries of a process, and return {consumer: the number of its deliveries}.
 
     Messages from a stopped node are delivered again, marked as redelivered.
@@ -258,7 +258,7 @@ def _worker_events(hour: Hour, worker: str, home: int) -> Iterator[Event]:
 
 
 def _write_metrics(path: Path, hour: Hour) -> None:
-    """Write the metrics by stretches, and in each stretch by metric, as ``record.scraped`` does."""
+    """Write the metrics by stretches, and in each stretch by metric, as ``history.scraped`` does."""
     end_s = hour.phases_s["end"]
     with pq.ParquetWriter(path, SERIES, compression="zstd") as file:
         for start_s in range(0, end_s, STRETCH_S):

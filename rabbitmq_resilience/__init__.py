@@ -18,16 +18,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from rabbitmq_resilience.clusters.catalogue import read as load_topology
-    from rabbitmq_resilience.clusters.spec import Topology
-    from rabbitmq_resilience.faults.step import Step as Fault
-    from rabbitmq_resilience.invariants.verdict import Coverage, Finding, History, Verdict
-    from rabbitmq_resilience.invariants.verdict import InvariantSpec as Invariant
-    from rabbitmq_resilience.play.alone import play_scenario, recheck
-    from rabbitmq_resilience.play.judging import Result
-    from rabbitmq_resilience.record.run_directory import RunDirectory
-    from rabbitmq_resilience.scenarios.fault_file import FaultFileError, load, parse
-    from rabbitmq_resilience.scenarios.model import Scenario
+    from rabbitmq_resilience.checkers.verdict import Coverage, Finding, History, Verdict
+    from rabbitmq_resilience.checkers.verdict import InvariantSpec as Invariant
+    from rabbitmq_resilience.history.run_directory import RunDirectory
+    from rabbitmq_resilience.model.topology import Topology
+    from rabbitmq_resilience.model.topology_catalogue import read as load_topology
+    from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault as Fault
+    from rabbitmq_resilience.runner.alone import play_scenario, recheck
+    from rabbitmq_resilience.runner.judging import Result
+    from rabbitmq_resilience.scenario.fault_file import FaultFileError, load, parse
+    from rabbitmq_resilience.scenario.model import Scenario
 
 __all__ = [
     "Coverage",

@@ -39,13 +39,13 @@ class Command:
 
 
 def _setup(program: str, arguments: Sequence[str]) -> int:
-    from rabbitmq_resilience.tools.command import main as fetch
+    from rabbitmq_resilience.extensions.setup.setup_command import main as fetch
 
     return fetch(arguments, program=program)
 
 
 def _try(program: str, arguments: Sequence[str]) -> int:
-    from rabbitmq_resilience.trying import main as first
+    from rabbitmq_resilience.extensions.setup.trying import main as first
 
     return first(arguments, program=program)
 
@@ -87,37 +87,37 @@ def _made(folder: Path, *, every: bool) -> int:
 
 
 def _fault_file(program: str, arguments: Sequence[str]) -> int:
-    from rabbitmq_resilience.evidence.command import main as draft
+    from rabbitmq_resilience.extensions.incidents.fault_file_command import main as draft
 
     return draft(arguments, program=program)
 
 
 def _nightly(program: str, arguments: Sequence[str]) -> int:
-    from rabbitmq_resilience.nights.command import main as night
+    from rabbitmq_resilience.extensions.nights.night_command import main as night
 
     return night(arguments, program=program)
 
 
 def _trend(program: str, arguments: Sequence[str]) -> int:
-    from rabbitmq_resilience.nights.trend_command import main as page
+    from rabbitmq_resilience.extensions.nights.trend_command import main as page
 
     return page(arguments, program=program)
 
 
 def _compare(program: str, arguments: Sequence[str]) -> int:
-    from rabbitmq_resilience.sweeps.compare_command import main as two
+    from rabbitmq_resilience.extensions.sweeps.compare_command import main as two
 
     return two(arguments, program=program)
 
 
 def _capacity(program: str, arguments: Sequence[str]) -> int:
-    from rabbitmq_resilience.sweeps.capacity_command import main as needed
+    from rabbitmq_resilience.extensions.sweeps.capacity_command import main as needed
 
     return needed(arguments, program=program)
 
 
 def _presets(program: str, arguments: Sequence[str]) -> int:
-    from rabbitmq_resilience.workloads import presets as known
+    from rabbitmq_resilience.workload import presets as known
 
     argparse.ArgumentParser(prog=program, description=COMMANDS["presets"].does).parse_args(arguments)
     try:
@@ -131,13 +131,13 @@ def _presets(program: str, arguments: Sequence[str]) -> int:
 
 
 def _cluster(program: str, arguments: Sequence[str]) -> int:
-    from rabbitmq_resilience.clusters.attached.command import describe
+    from rabbitmq_resilience.extensions.attached.cluster_command import describe
 
     return describe([_cluster_file(program, "cluster", arguments)])
 
 
 def _heal(program: str, arguments: Sequence[str]) -> int:
-    from rabbitmq_resilience.clusters.attached.command import heal
+    from rabbitmq_resilience.extensions.attached.cluster_command import heal
 
     return heal([_cluster_file(program, "heal", arguments)])
 
@@ -150,8 +150,8 @@ def _cluster_file(program: str, command: str, arguments: Sequence[str]) -> str:
 
 
 def _find_pods(program: str, arguments: Sequence[str]) -> int:
-    from rabbitmq_resilience.clusters.attached.ways import client_module
-    from rabbitmq_resilience.clusters.errors import ClusterError
+    from rabbitmq_resilience.extensions.attached.ways import client_module
+    from rabbitmq_resilience.model.errors import ClusterError
 
     parser = argparse.ArgumentParser(prog=program, description=COMMANDS["find-pods"].does)
     parser.add_argument(
@@ -171,7 +171,7 @@ def _find_pods(program: str, arguments: Sequence[str]) -> int:
 
 
 def _job(program: str, arguments: Sequence[str]) -> int:
-    from rabbitmq_resilience.jobs.command import main as job
+    from rabbitmq_resilience.extensions.jobs.job_command import main as job
 
     return job(arguments, program=program)
 

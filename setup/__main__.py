@@ -1,6 +1,6 @@
 """Set up everything by ``python -m setup``, or only the Python packages by ``python -m setup python``.
 
-All other words are passed to ``rabbitmq_resilience.tools.command``. If they need Python packages, that runs in
+All other words are passed to ``rabbitmq_resilience.tools.setup_command``. If they need Python packages, that runs in
 ``.venv``, which is made first if it is missing.
 """
 
@@ -11,8 +11,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from rabbitmq_resilience.tools import command
-from rabbitmq_resilience.tools.steps import take
+from rabbitmq_resilience.extensions.setup import setup_command
+from rabbitmq_resilience.extensions.setup.setup_tasks import take
 from setup import environment, kubernetes_steps
 
 
@@ -20,10 +20,10 @@ def main(arguments: Sequence[str]) -> int:
     """Set up what the arguments say; return the exit status."""
     word, *rest = arguments or ["all"]
     if word in _WORK and not rest:
-        return command.status_of(_WORK[word])
+        return setup_command.status_of(_WORK[word])
     if word == "images" or (word == "engine" and not rest):
-        return command.status_of(lambda: _in_environment(arguments))
-    return command.main(arguments, program="setup/start")
+        return setup_command.status_of(lambda: _in_environment(arguments))
+    return setup_command.main(arguments, program="setup/start")
 
 
 def _in_environment(arguments: Sequence[str]) -> None:
@@ -31,7 +31,7 @@ def _in_environment(arguments: Sequence[str]) -> None:
     if environment.found() is None:
         take((environment.STEP,))
     python = str(environment.PYTHON)
-    os.execv(python, [python, "-m", command.__name__, *arguments])  # noqa: S606 - no shell is needed
+    os.execv(python, [python, "-m", setup_command.__name__, *arguments])  # noqa: S606 - no shell is needed
 
 
 def _kubernetes() -> None:
@@ -40,8 +40,8 @@ def _kubernetes() -> None:
 
 
 _WORK: Mapping[str, Callable[[], object]] = {
-    "all": lambda: take((environment.STEP, *command.STEPS)),
-    "try": lambda: take((environment.STEP, *command.FIRST_STEPS)),
+    "all": lambda: take((environment.STEP, *setup_command.STEPS)),
+    "try": lambda: take((environment.STEP, *setup_command.FIRST_STEPS)),
     "python": lambda: take((environment.STEP,)),
     "kubernetes-suite": partial(take, kubernetes_steps.SUITE),
     "kubernetes": _kubernetes,

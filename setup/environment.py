@@ -8,10 +8,10 @@ import sys
 import tomllib
 from pathlib import Path
 
-from rabbitmq_resilience.tools import debian
+from rabbitmq_resilience.extensions.setup import debian
+from rabbitmq_resilience.extensions.setup.setup_tasks import Missing, SetupTask, within_root
 from rabbitmq_resilience.tools.locations import TOOLS
 from rabbitmq_resilience.tools.progress import Failed, run
-from rabbitmq_resilience.tools.steps import Missing, Step, within_root
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
@@ -104,4 +104,4 @@ def _environment_with_borrowed_pip() -> list[str]:
     return [str(PYTHON), str(wheels[-1] / "pip")]
 
 
-STEP = Step("Python packages", found, make)
+STEP = SetupTask("Python packages", found, make)

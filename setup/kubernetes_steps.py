@@ -16,9 +16,9 @@ import shutil
 import sys
 from pathlib import Path
 
+from rabbitmq_resilience.extensions.setup.setup_tasks import Missing, SetupTask, within_root
 from rabbitmq_resilience.tools.locations import TOOLS
 from rabbitmq_resilience.tools.progress import Failed, run
-from rabbitmq_resilience.tools.steps import Missing, Step, within_root
 from setup import environment
 
 VERSION = "1.30.14"
@@ -170,15 +170,15 @@ def stop() -> str:
 
 STEPS = (
     environment.STEP,
-    Step("Packages of Kubernetes", _packages_found, _packages),
-    Step("Programs of Kubernetes", _programs_found, _programs),
-    Step("Images for pods", _images_found, _images),
-    Step("Kubernetes", _cluster_found, _cluster),
-    Step("Brokers", _brokers_found, _brokers),
+    SetupTask("Packages of Kubernetes", _packages_found, _packages),
+    SetupTask("Programs of Kubernetes", _programs_found, _programs),
+    SetupTask("Images for pods", _images_found, _images),
+    SetupTask("Kubernetes", _cluster_found, _cluster),
+    SetupTask("Brokers", _brokers_found, _brokers),
 )
 #: The steps of ``make kubernetes-suite``. The image is made again each time, from the current state of the checkout.
 SUITE = (
     environment.STEP,
-    Step("Packages of Kubernetes", _packages_found, _packages),
-    Step("Image of the suite", lambda: None, _suite),
+    SetupTask("Packages of Kubernetes", _packages_found, _packages),
+    SetupTask("Image of the suite", lambda: None, _suite),
 )

@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from rabbitmq_resilience.clusters.spec import Topology
-from rabbitmq_resilience.faults.catalogue import AnyFault
-from rabbitmq_resilience.scenarios.known_defects import COUNTED_AS_UNACKED
-from rabbitmq_resilience.scenarios.model import Phases, Scenario
-from rabbitmq_resilience.scenarios.promises import (
+from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
+from rabbitmq_resilience.scenario.guarantees import (
     ELECTED_AFTER_S,
     WINDOW_S,
     Demanded,
@@ -23,8 +21,10 @@ from rabbitmq_resilience.scenarios.promises import (
     throughput_kept,
     versions,
 )
-from rabbitmq_resilience.workloads.queue_settings import Mirroring
-from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience.scenario.known_defects import COUNTED_AS_UNACKED
+from rabbitmq_resilience.scenario.model import Phases, Scenario
+from rabbitmq_resilience.workload.queue_settings import Mirroring
+from rabbitmq_resilience.workload.workload_model import Workload
 
 DEFAULT_SCALE = 0.04
 #: The load at scale 1.

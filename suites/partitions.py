@@ -5,19 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.clusters.spec import PauseIfAllDown, Topology
-from rabbitmq_resilience.faults.catalogue import AnyFault
-from rabbitmq_resilience.invariants.facts import Facts
-from rabbitmq_resilience.invariants.pauses import RESTARTED_WITHIN_S, pause_margin_s
-from rabbitmq_resilience.invariants.worlds import TICKS_MAX
-from rabbitmq_resilience.play.judging import Result
-from rabbitmq_resilience.scenarios.expectations import Expectation
-from rabbitmq_resilience.scenarios.known_defects import DOES_NOT_PAUSE, as_demanded
-from rabbitmq_resilience.scenarios.model import Phases, Scenario
-from rabbitmq_resilience.scenarios.promises import WINDOW_S, promised, promising, stall_s_max, throughput_kept, versions
-from rabbitmq_resilience.workloads.queue_settings import Mirroring
-from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience.checkers.facts import Facts
+from rabbitmq_resilience.checkers.pauses import RESTARTED_WITHIN_S, pause_margin_s
+from rabbitmq_resilience.model import topology_catalogue
+from rabbitmq_resilience.model.durations import TICKS_MAX
+from rabbitmq_resilience.model.topology import PauseIfAllDown, Topology
+from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
+from rabbitmq_resilience.runner.judging import Result
+from rabbitmq_resilience.scenario.expectations import Expectation
+from rabbitmq_resilience.scenario.guarantees import (
+    WINDOW_S,
+    promised,
+    promising,
+    stall_s_max,
+    throughput_kept,
+    versions,
+)
+from rabbitmq_resilience.scenario.known_defects import DOES_NOT_PAUSE, as_demanded
+from rabbitmq_resilience.scenario.model import Phases, Scenario
+from rabbitmq_resilience.workload.queue_settings import Mirroring
+from rabbitmq_resilience.workload.workload_model import Workload
 
 QUEUE_TYPES = ("quorum", "mirrored")
 
@@ -69,7 +76,7 @@ def on_all_nodes(queue_type: str, topology: Topology) -> dict[str, int]:
 def shape(topology: str, net_ticktime_s: int, mode: str = "pause_minority", **choice: Any) -> Topology:
     """Return a topology of the catalogue in that mode; ``choice`` are the fields of ``pause_if_all_down``."""
     handling = {"partition_handling": mode, "pause_if_all_down": PauseIfAllDown(**choice) if choice else None}
-    return catalogue.load(topology).model_copy(update={"net_ticktime_s": net_ticktime_s, **handling})
+    return topology_catalogue.load(topology).model_copy(update={"net_ticktime_s": net_ticktime_s, **handling})
 
 
 def partition_scenario(

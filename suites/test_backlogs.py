@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.faults.alarm import Alarm, Resource
-from rabbitmq_resilience.faults.catalogue import AnyFault
-from rabbitmq_resilience.faults.kill import Kill
-from rabbitmq_resilience.faults.stop import Stop
-from rabbitmq_resilience.play.judging import Result
-from rabbitmq_resilience.record.events import WorkerEvent
-from rabbitmq_resilience.scenarios.model import Scenario
-from rabbitmq_resilience.workloads.services import ProcessingStep
-from rabbitmq_resilience.workloads.workload_fields import RateStep
+from rabbitmq_resilience.history.events import WorkerEvent
+from rabbitmq_resilience.nemesis.alarm import Alarm, Resource
+from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
+from rabbitmq_resilience.nemesis.kill import Kill
+from rabbitmq_resilience.nemesis.stop import Stop
+from rabbitmq_resilience.runner.judging import Result
+from rabbitmq_resilience.scenario.model import Scenario
+from rabbitmq_resilience.workload.services import ProcessingStep
+from rabbitmq_resilience.workload.workload_fields import RateStep
 from suites.case_study import AWAY_S, FIRST_STEP_S, RATE_PER_S, adverse_scenario, load
 from suites.partitions import QUEUE_TYPES, shape
 

@@ -9,14 +9,14 @@ from collections.abc import Callable
 
 import pytest
 
-from rabbitmq_resilience.faults.catalogue import AnyFault
-from rabbitmq_resilience.faults.disconnect import Disconnect
-from rabbitmq_resilience.faults.flapping import Flapping
-from rabbitmq_resilience.faults.partition import Partition
-from rabbitmq_resilience.play.judging import Result
-from rabbitmq_resilience.scenarios.model import Scenario
-from rabbitmq_resilience.scenarios.promises import ELECTED_AFTER_S
-from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience.nemesis.disconnect import Disconnect
+from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
+from rabbitmq_resilience.nemesis.flapping import Flapping
+from rabbitmq_resilience.nemesis.partition import Partition
+from rabbitmq_resilience.runner.judging import Result
+from rabbitmq_resilience.scenario.guarantees import ELECTED_AFTER_S
+from rabbitmq_resilience.scenario.model import Scenario
+from rabbitmq_resilience.workload.workload_model import Workload
 from suites.partitions import FIRST_STEP_S, QUEUE_TYPES, partition_scenario, shape, workload
 
 pytestmark = [pytest.mark.partitions, pytest.mark.slow]

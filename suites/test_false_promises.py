@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 import pytest
 
-from rabbitmq_resilience.faults.partition import Partition
-from rabbitmq_resilience.play.judging import Result
-from rabbitmq_resilience.scenarios.known_defects import CONFIRMED_IN_A_MINORITY
-from rabbitmq_resilience.scenarios.model import Scenario
-from rabbitmq_resilience.scenarios.promises import stall_s_max
+from rabbitmq_resilience.nemesis.partition import Partition
+from rabbitmq_resilience.runner.judging import Result
+from rabbitmq_resilience.scenario.guarantees import stall_s_max
+from rabbitmq_resilience.scenario.known_defects import CONFIRMED_IN_A_MINORITY
+from rabbitmq_resilience.scenario.model import Scenario
 from suites.partitions import FIRST_STEP_S, assert_paused, long_cut_s, nodes_of, partition_scenario, shape, workload
 
 pytestmark = [pytest.mark.partitions, pytest.mark.slow]

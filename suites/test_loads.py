@@ -11,16 +11,15 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.clusters.spec import Topology
-from rabbitmq_resilience.faults.catalogue import AnyFault
-from rabbitmq_resilience.faults.kill import Kill
-from rabbitmq_resilience.faults.kill_balancer import KillBalancer
-from rabbitmq_resilience.faults.latency import Latency
-from rabbitmq_resilience.faults.partition import Partition
-from rabbitmq_resilience.invariants.flow import SteadyFlow
-from rabbitmq_resilience.play.judging import Result
-from rabbitmq_resilience.scenarios.model import Phases, Scenario
-from rabbitmq_resilience.scenarios.promises import (
+from rabbitmq_resilience.checkers.flow import SteadyFlow
+from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
+from rabbitmq_resilience.nemesis.kill import Kill
+from rabbitmq_resilience.nemesis.kill_balancer import KillBalancer
+from rabbitmq_resilience.nemesis.latency import Latency
+from rabbitmq_resilience.nemesis.partition import Partition
+from rabbitmq_resilience.runner.judging import Result
+from rabbitmq_resilience.scenario.guarantees import (
     ELECTED_AFTER_S,
     Demanded,
     promised,
@@ -28,9 +27,10 @@ from rabbitmq_resilience.scenarios.promises import (
     throughput_kept,
     versions,
 )
-from rabbitmq_resilience.workloads import presets
-from rabbitmq_resilience.workloads.queue_settings import Mirroring
-from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience.scenario.model import Phases, Scenario
+from rabbitmq_resilience.workload import presets
+from rabbitmq_resilience.workload.queue_settings import Mirroring
+from rabbitmq_resilience.workload.workload_model import Workload
 from suites.case_study import AWAY_S, FIRST_STEP_S, PHASES, RECOVERED_WITHIN_S
 from suites.partitions import long_cut_s, shape
 

@@ -10,14 +10,14 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from rabbitmq_resilience.faults.catalogue import AnyFault
-from rabbitmq_resilience.faults.clock import Clock
-from rabbitmq_resilience.faults.conditions import AfterStep, When
-from rabbitmq_resilience.faults.disk_full import DiskFull
-from rabbitmq_resilience.faults.stop import Stop
-from rabbitmq_resilience.play.judging import Result
-from rabbitmq_resilience.scenarios.model import Phases, Scenario
-from rabbitmq_resilience.scenarios.promises import promised, promising, versions
+from rabbitmq_resilience.nemesis.clock import Clock
+from rabbitmq_resilience.nemesis.conditions import AfterStep, When
+from rabbitmq_resilience.nemesis.disk_full import DiskFull
+from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
+from rabbitmq_resilience.nemesis.stop import Stop
+from rabbitmq_resilience.runner.judging import Result
+from rabbitmq_resilience.scenario.guarantees import promised, promising, versions
+from rabbitmq_resilience.scenario.model import Phases, Scenario
 from suites.case_study import AWAY_S, FIRST_STEP_S, PHASES, RECOVERED_WITHIN_S
 from suites.partitions import QUEUE_TYPES, shape, workload
 

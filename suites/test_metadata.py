@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
-from rabbitmq_resilience.faults.partition import Partition
-from rabbitmq_resilience.invariants.metadata import Metadata
-from rabbitmq_resilience.invariants.verdict import Verdict
-from rabbitmq_resilience.play.judging import Result
-from rabbitmq_resilience.scenarios.expectations import Expectation
-from rabbitmq_resilience.scenarios.model import Invariants, Scenario
+from rabbitmq_resilience.checkers.metadata import Metadata
+from rabbitmq_resilience.checkers.verdict import Verdict
+from rabbitmq_resilience.nemesis.partition import Partition
+from rabbitmq_resilience.runner.judging import Result
+from rabbitmq_resilience.scenario.expectations import Expectation
+from rabbitmq_resilience.scenario.model import Invariants, Scenario
 from suites.partitions import (
     FIRST_STEP_S,
     QUEUE_TYPES,

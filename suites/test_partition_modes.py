@@ -12,12 +12,12 @@ from collections.abc import Callable
 
 import pytest
 
-from rabbitmq_resilience.faults.partition import Partition
-from rabbitmq_resilience.faults.stop import Stop
-from rabbitmq_resilience.play.judging import Result
-from rabbitmq_resilience.scenarios.known_defects import DECIDES_TOO_SOON, DISCARDS_TOO_MUCH
-from rabbitmq_resilience.scenarios.model import Scenario
-from rabbitmq_resilience.scenarios.promises import ELECTED_AFTER_S
+from rabbitmq_resilience.nemesis.partition import Partition
+from rabbitmq_resilience.nemesis.stop import Stop
+from rabbitmq_resilience.runner.judging import Result
+from rabbitmq_resilience.scenario.guarantees import ELECTED_AFTER_S
+from rabbitmq_resilience.scenario.known_defects import DECIDES_TOO_SOON, DISCARDS_TOO_MUCH
+from rabbitmq_resilience.scenario.model import Scenario
 from suites.partitions import (
     FIRST_STEP_S,
     QUEUE_TYPES,

@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import pytest
 
-from rabbitmq_resilience.faults.partition import Partition
-from rabbitmq_resilience.play.judging import Result
-from rabbitmq_resilience.scenarios.model import Scenario
-from rabbitmq_resilience.workloads.queue_settings import Mirroring
-from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience.nemesis.partition import Partition
+from rabbitmq_resilience.runner.judging import Result
+from rabbitmq_resilience.scenario.model import Scenario
+from rabbitmq_resilience.workload.queue_settings import Mirroring
+from rabbitmq_resilience.workload.workload_model import Workload
 from suites.partitions import FIRST_STEP_S, assert_paused, long_cut_s, partition_scenario, shape, workload
 
 pytestmark = [pytest.mark.partitions, pytest.mark.slow]

@@ -1,6 +1,6 @@
 """Cuts of every shape under ``pause_minority``: in two and in three, partial, one way, flapping, and blips.
 
-``invariants.oracle`` predicts from the shape which nodes pause, if any. In addition, each test states what a reader
+``checkers.oracle`` predicts from the shape which nodes pause, if any. In addition, each test states what a reader
 would expect of its shape.
 """
 
@@ -10,17 +10,17 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from rabbitmq_resilience.clusters.spec import Topology
-from rabbitmq_resilience.faults.catalogue import AnyFault
-from rabbitmq_resilience.faults.disconnect import Disconnect
-from rabbitmq_resilience.faults.flapping import Flapping
-from rabbitmq_resilience.faults.partition import Partition
-from rabbitmq_resilience.invariants.verdict import Verdict
-from rabbitmq_resilience.play.judging import Result
-from rabbitmq_resilience.scenarios.expectations import Expectation
-from rabbitmq_resilience.scenarios.known_defects import PARTED_WHILE_STARTING, STARTS_APART
-from rabbitmq_resilience.scenarios.model import Scenario
-from rabbitmq_resilience.scenarios.promises import ELECTED_AFTER_S
+from rabbitmq_resilience.checkers.verdict import Verdict
+from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.nemesis.disconnect import Disconnect
+from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
+from rabbitmq_resilience.nemesis.flapping import Flapping
+from rabbitmq_resilience.nemesis.partition import Partition
+from rabbitmq_resilience.runner.judging import Result
+from rabbitmq_resilience.scenario.expectations import Expectation
+from rabbitmq_resilience.scenario.guarantees import ELECTED_AFTER_S
+from rabbitmq_resilience.scenario.known_defects import PARTED_WHILE_STARTING, STARTS_APART
+from rabbitmq_resilience.scenario.model import Scenario
 from suites.partitions import (
     FIRST_STEP_S,
     QUEUE_TYPES,

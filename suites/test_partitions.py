@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 import pytest
 
-from rabbitmq_resilience.clusters.spec import Topology
-from rabbitmq_resilience.faults.latency import Latency
-from rabbitmq_resilience.faults.partition import Partition
-from rabbitmq_resilience.play.judging import Result
-from rabbitmq_resilience.scenarios.model import Scenario
-from rabbitmq_resilience.scenarios.promises import ELECTED_AFTER_S
+from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.nemesis.latency import Latency
+from rabbitmq_resilience.nemesis.partition import Partition
+from rabbitmq_resilience.runner.judging import Result
+from rabbitmq_resilience.scenario.guarantees import ELECTED_AFTER_S
+from rabbitmq_resilience.scenario.model import Scenario
 from suites.partitions import (
     FIRST_STEP_S,
     QUEUE_TYPES,

@@ -14,13 +14,13 @@ from dataclasses import replace
 
 import pytest
 
-from rabbitmq_resilience.clusters.drivers import OpenDriver
-from rabbitmq_resilience.invariants.verdict import Verdict
-from rabbitmq_resilience.play.run import Testbed, run_scenario
-from rabbitmq_resilience.random_schedules.scenarios import draw_scenarios, rescheduled, scenarios
-from rabbitmq_resilience.random_schedules.search import Search
-from rabbitmq_resilience.scenarios import fault_file
-from rabbitmq_resilience.scenarios.model import Scenario
+from rabbitmq_resilience.checkers.verdict import Verdict
+from rabbitmq_resilience.explore.scenarios import draw_scenarios, rescheduled, scenarios
+from rabbitmq_resilience.explore.search import Search
+from rabbitmq_resilience.runner.run import RunContext, run_scenario
+from rabbitmq_resilience.scenario import fault_file
+from rabbitmq_resilience.scenario.model import Scenario
+from rabbitmq_resilience.sut.drivers import OpenDriver
 
 pytestmark = pytest.mark.random_schedules
 
@@ -37,7 +37,7 @@ def from_seed(pytestconfig: pytest.Config) -> int:
 def test_random_schedules(  # noqa: PLR0917 - fixtures
     pytestconfig: pytest.Config,
     driver: OpenDriver,
-    testbed: Testbed,
+    testbed: RunContext,
     net_ticktime_s: int,
     random_of: Scenario | None,
     from_seed: int,

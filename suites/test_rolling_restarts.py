@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.clusters.spec import Topology
-from rabbitmq_resilience.faults.catalogue import AnyFault
-from rabbitmq_resilience.faults.conditions import AfterStep, NodeIs, NotCritical, When
-from rabbitmq_resilience.faults.kill import Kill
-from rabbitmq_resilience.faults.rebalance import Rebalance
-from rabbitmq_resilience.faults.stop import Stop
-from rabbitmq_resilience.invariants.measured import curves, of_nodes
-from rabbitmq_resilience.play.judging import Result
-from rabbitmq_resilience.scenarios.model import Scenario
+from rabbitmq_resilience.checkers.measured import curves, of_nodes
+from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.nemesis.conditions import AfterStep, NodeIs, NotCritical, When
+from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
+from rabbitmq_resilience.nemesis.kill import Kill
+from rabbitmq_resilience.nemesis.rebalance import Rebalance
+from rabbitmq_resilience.nemesis.stop import Stop
+from rabbitmq_resilience.runner.judging import Result
+from rabbitmq_resilience.scenario.model import Scenario
 from suites.case_study import FIRST_STEP_S, adverse_scenario, load
 from suites.partitions import QUEUE_TYPES, shape
 

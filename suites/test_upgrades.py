@@ -1,6 +1,6 @@
 """Brokers are upgraded to the next version during the load: one of them, some of them for a while, all of them.
 
-``clusters.broker.versions`` lists the versions between which RabbitMQ supports that, with the sources. Other upgrades
+``sut.broker.versions`` lists the versions between which RabbitMQ supports that, with the sources. Other upgrades
 are skipped with the reason. An operator upgrades a node once no queue depends on it, and enables new feature flags
 after the last node.
 """
@@ -13,19 +13,19 @@ from dataclasses import dataclass
 import pytest
 from packaging.version import Version
 
-from rabbitmq_resilience import options
-from rabbitmq_resilience.clusters.broker.versions import next_series, refusal
-from rabbitmq_resilience.clusters.drivers import FORMING, OpenDriver
-from rabbitmq_resilience.clusters.processes.homes import WrongBrokerError
-from rabbitmq_resilience.clusters.spec import Topology
-from rabbitmq_resilience.faults.catalogue import AnyFault
-from rabbitmq_resilience.faults.conditions import AfterStep, When
-from rabbitmq_resilience.faults.kill import Kill
-from rabbitmq_resilience.faults.partition import Partition
-from rabbitmq_resilience.faults.upgrade import Upgrade
-from rabbitmq_resilience.play.judging import Result
-from rabbitmq_resilience.scenarios.model import Phases, Scenario
-from rabbitmq_resilience.scenarios.promises import promised, promising, throughput_kept, versions
+from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.nemesis.conditions import AfterStep, When
+from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
+from rabbitmq_resilience.nemesis.kill import Kill
+from rabbitmq_resilience.nemesis.partition import Partition
+from rabbitmq_resilience.nemesis.upgrade import Upgrade
+from rabbitmq_resilience.plugin import options
+from rabbitmq_resilience.runner.judging import Result
+from rabbitmq_resilience.scenario.guarantees import promised, promising, throughput_kept, versions
+from rabbitmq_resilience.scenario.model import Phases, Scenario
+from rabbitmq_resilience.sut.broker.versions import next_series, refusal
+from rabbitmq_resilience.sut.drivers import FORMING, OpenDriver
+from rabbitmq_resilience.sut.processes.version_homes import WrongBrokerError
 from rabbitmq_resilience.tools.distributions import ToolMissingError
 from rabbitmq_resilience.tools.image_names import ImageNameError, official_series
 from suites.case_study import FIRST_STEP_S, PHASES, RECOVERED_WITHIN_S

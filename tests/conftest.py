@@ -12,7 +12,7 @@ import docker
 import pytest
 from hypothesis import HealthCheck, settings
 
-from rabbitmq_resilience.clusters.containers.engine import BrokerImage, connect, find_broker_image
+from rabbitmq_resilience.sut.containers.engine_client import BrokerImage, connect, find_broker_image
 from rabbitmq_resilience.tools.distributions import BrokerHome, find_broker, find_prometheus
 from rabbitmq_resilience.tools.homes import BOOKWORM
 from tests.needs import skipped_without

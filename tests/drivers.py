@@ -7,9 +7,10 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from rabbitmq_resilience.clusters.drivers import DRIVERS
-from rabbitmq_resilience.clusters.running import RunningCluster
-from rabbitmq_resilience.clusters.spec import Link, Topology
+from rabbitmq_resilience.model.links import Link
+from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.sut.drivers import DRIVERS
+from rabbitmq_resilience.sut.running import RunningCluster
 from tests.needs import skipped_without
 
 #: For the parameters of a fixture.

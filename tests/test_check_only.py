@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience import checking
-from rabbitmq_resilience.clusters.processes import homes
+from rabbitmq_resilience.plugin import checking
+from rabbitmq_resilience.sut.processes import version_homes
 from rabbitmq_resilience.tools.distributions import BrokerHome
 
 pytest_plugins = ["pytester"]
@@ -41,7 +41,7 @@ def at_home(monkeypatch: pytest.MonkeyPatch, pytester: pytest.Pytester) -> None:
     for name in ("RABBITMQ_HOME", "RABBITMQ_RESILIENCE_BROKER", "RABBITMQ_RESILIENCE_DRIVER"):
         monkeypatch.delenv(name, raising=False)
     there = [BrokerHome(Path(f"/brokers/{version}"), Path("/erlang"), version) for version in ("4.0.5", "4.3.6")]
-    for module in (checking, homes):
+    for module in (checking, version_homes):
         monkeypatch.setattr(module, "brokers_at_home", lambda: there)
 
 

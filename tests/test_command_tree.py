@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience import trying
 from rabbitmq_resilience.command import COMMANDS, main
+from rabbitmq_resilience.extensions.setup import trying
 
 
 def ended(*arguments: str) -> str:

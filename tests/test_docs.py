@@ -17,9 +17,9 @@ import psutil
 import pytest
 import yaml
 
-from rabbitmq_resilience.clusters.catalogue import read as read_topology
-from rabbitmq_resilience.scenarios import fault_file
-from rabbitmq_resilience.scenarios.model import Scenario
+from rabbitmq_resilience.model.topology_catalogue import read as read_topology
+from rabbitmq_resilience.scenario import fault_file
+from rabbitmq_resilience.scenario.model import Scenario
 from tests.corpus.reading import first_runs
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -96,7 +96,7 @@ def test_the_examples_of_a_fault_and_an_invariant_are_played(written: Path) -> N
 
 FORM = """
 import os
-from rabbitmq_resilience.clusters import catalogue
+from rabbitmq_resilience.sut import catalogue
 from nice_driver import NICE
 
 with NICE.open(None).form(catalogue.load("three_nodes_three_zones")) as cluster:

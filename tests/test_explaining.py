@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.clusters.errors import ClusterError
-from rabbitmq_resilience.clusters.last_words import last_words
-from rabbitmq_resilience.explaining import REMEDIES, TRACEBACKS, interrupted, sentence
-from rabbitmq_resilience.play import run
+from rabbitmq_resilience.model.errors import ClusterError
+from rabbitmq_resilience.plugin.failures import REMEDIES, TRACEBACKS, interrupted, sentence
+from rabbitmq_resilience.runner import run
+from rabbitmq_resilience.sut.last_words import last_words
 
 pytest_plugins = ["pytester"]
 

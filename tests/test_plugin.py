@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.sessions import EXIT_UNKNOWN
+from rabbitmq_resilience.plugin.sessions import EXIT_UNKNOWN
 from rabbitmq_resilience.tools.homes import BOOKWORM, TRIXIE
 from tests.corpus.reading import first_runs
 from tests.messages import Messages
@@ -267,7 +267,7 @@ def test_yaml_of_others_may_hold_anything(folder: Path, text: str) -> None:
 
 PLAYED = """
 import pytest
-from rabbitmq_resilience.invariants.verdict import Verdict
+from rabbitmq_resilience.checkers.verdict import Verdict
 
 @pytest.fixture(scope="session")
 def resilience_testbed():

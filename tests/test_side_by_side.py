@@ -17,9 +17,9 @@ from typing import Any
 import psutil
 import pytest
 
-from rabbitmq_resilience import side_by_side
-from rabbitmq_resilience.play.session import Pace, Played
-from rabbitmq_resilience.scenarios import fault_file
+from rabbitmq_resilience.plugin import side_by_side
+from rabbitmq_resilience.plugin.session_pace import PlayedRun, SessionPace
+from rabbitmq_resilience.scenario import fault_file
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.play.test_interrupted_runs import PYTEST
 
@@ -108,8 +108,8 @@ def test_the_longest_come_first_and_files_stay_together() -> None:
 
 
 def test_several_that_are_played_at_once_are_counted_each() -> None:
-    known = {name: Played(took_s=60.0, at_s=0.0) for name in "abcd"}
-    pace = Pace(known, at_once=2)
+    known = {name: PlayedRun(took_s=60.0, at_s=0.0) for name in "abcd"}
+    pace = SessionPace(known, at_once=2)
     pace.begin(list("abcd"))
     assert [pace.progress("a"), pace.progress("b")] == [f"{n} of 4, about 2 min 00 s to go" for n in (1, 2)]
     pace.ended("b", 60.0)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from rabbitmq_resilience.clusters.errors import ClusterError
-from rabbitmq_resilience.clusters.pool import reports_statistics, unfit_reason
-from rabbitmq_resilience.clusters.running import RunningCluster
-from rabbitmq_resilience.play.judging import Result
-from rabbitmq_resilience.scenarios.known_defects import HANGS_IN_GLOBAL_SYNC, known_hangs
+from rabbitmq_resilience.model.errors import ClusterError
+from rabbitmq_resilience.runner.judging import Result
+from rabbitmq_resilience.scenario.known_defects import HANGS_IN_GLOBAL_SYNC, known_hangs
+from rabbitmq_resilience.sut.pool import reports_statistics, unfit_reason
+from rabbitmq_resilience.sut.running import RunningCluster
 from rabbitmq_resilience.tools.waiting import wait_until
-from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience.workload.workload_model import Workload
 from tests.statistics_ended import TRACE
 
 FORMED_WITHIN_S = 90.0

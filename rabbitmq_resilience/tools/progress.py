@@ -21,7 +21,7 @@ class Failed(Exception):
     """A program ended with an error, or something else failed; the text says what, with the last lines of output."""
 
 
-class Line:
+class ProgressLine:
     """One line of progress: rewritten in place on a terminal, otherwise repeated at doubling intervals."""
 
     def __init__(self, doing: str, *, out: IO[str] | None = None) -> None:
@@ -65,7 +65,7 @@ def run(
     While it runs, ``doing`` is shown, with ``done()`` or else the last line of its output. Raise ``Failed`` if it
     cannot be started or ends with another status than 0. It has no input, so it cannot wait for an answer.
     """
-    line = Line(doing)
+    line = ProgressLine(doing)
     with tempfile.TemporaryFile() as output:
         try:
             process = subprocess.Popen(

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import IO
 
 from rabbitmq_resilience.tools.locations import TOOLS
-from rabbitmq_resilience.tools.progress import Failed, Line, megabytes, run
+from rabbitmq_resilience.tools.progress import Failed, ProgressLine, megabytes, run
 from rabbitmq_resilience.tools.tar_files import extract
 
 #: The fingerprint of RabbitMQ's release signing key (RabbitMQ, "Verifying RabbitMQ Packages with GnuPG", read in
@@ -152,7 +152,7 @@ def _opened(address: str) -> IO[bytes]:
 
 
 def _fetch(address: str, into: Path, *, doing: str) -> None:
-    line = Line(doing, out=sys.__stdout__)
+    line = ProgressLine(doing, out=sys.__stdout__)
     try:
         with _opened(address) as answer, into.open("wb") as out:
             while chunk := answer.read(_CHUNK_BYTES):

@@ -22,10 +22,10 @@ from benchmarks.perf_test_latency import (
     ours,
     python_adds_ms,
 )
-from rabbitmq_resilience.record.history import DELIVERIES, PUBLISHES, Outcome
-from rabbitmq_resilience.workloads.load import Address, deliveries_path, publishes_path
-from rabbitmq_resilience.workloads.perf_test import Window
-from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience.history.history import DELIVERIES, PUBLISHES, Outcome
+from rabbitmq_resilience.workload.load import Address, deliveries_path, publishes_path
+from rabbitmq_resilience.workload.perf_test_options import Window
+from rabbitmq_resilience.workload.workload_model import Workload
 from tests.invariants.literal import deliver, publish, us, write_stream
 
 

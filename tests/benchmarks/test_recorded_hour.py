@@ -9,7 +9,7 @@ import pytest
 from benchmarks.hour import Hour
 from benchmarks.judge_hour import judge_recorded, write_its_page
 from benchmarks.recorded_hour import record
-from rabbitmq_resilience.record.run_directory import RunDirectory
+from rabbitmq_resilience.history.run_directory import RunDirectory
 
 
 @pytest.mark.parametrize("pairs", [6, 30])

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from rabbitmq_resilience.clusters.running import RunningCluster
-from rabbitmq_resilience.clusters.spec import Topology
+from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.sut.running import RunningCluster
 from tests.drivers import DRIVEN, formed_by
 from tests.whole import await_whole
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rabbitmq_resilience.clusters.alert_rules import (
+from rabbitmq_resilience.model.alert_rules import (
     EVALUATED,
     RulesError,
     duration_s,

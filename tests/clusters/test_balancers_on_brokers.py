@@ -7,13 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from rabbitmq_resilience.clusters.access import Access
-from rabbitmq_resilience.clusters.broker.server_properties import server_properties
-from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
-from rabbitmq_resilience.clusters.running import RunningCluster
-from rabbitmq_resilience.clusters.spec import Link, Topology
+from rabbitmq_resilience.model.access import Access
+from rabbitmq_resilience.model.links import Link
+from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.sut.broker.server_properties import server_properties
+from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
+from rabbitmq_resilience.sut.running import RunningCluster
 from rabbitmq_resilience.tools.waiting import wait_until
-from rabbitmq_resilience.workloads.run import addresses
+from rabbitmq_resilience.workload.running_workload import addresses
 from tests.drivers import DRIVEN, formed_by
 from tests.whole import await_whole
 

@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from rabbitmq_resilience.clusters.balancing import configuration
-from rabbitmq_resilience.clusters.broker.versions import require_ram_nodes
-from rabbitmq_resilience.clusters.drivers import DRIVERS
-from rabbitmq_resilience.clusters.spec import Balancers, HealthCheck, Link, Topology
+from rabbitmq_resilience.model.links import Link
+from rabbitmq_resilience.model.network_settings import Balancers, HealthCheck
+from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.sut.balancing import configuration
+from rabbitmq_resilience.sut.broker.versions import require_ram_nodes
+from rabbitmq_resilience.sut.drivers import DRIVERS
 from rabbitmq_resilience.tools.distributions import ToolMissingError
 from tests.messages import Messages
 

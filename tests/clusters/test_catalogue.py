@@ -3,8 +3,9 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from rabbitmq_resilience.clusters.catalogue import BadTopologyError, UnknownTopologyError, load, names
-from rabbitmq_resilience.clusters.spec import Link, Topology
+from rabbitmq_resilience.model.links import Link
+from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.model.topology_catalogue import BadTopologyError, UnknownTopologyError, load, names
 from tests.messages import Messages
 
 SIZES = {

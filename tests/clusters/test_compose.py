@@ -11,18 +11,20 @@ from typing import Any
 import pytest
 import yaml
 
-from rabbitmq_resilience.clusters import catalogue, compose
-from rabbitmq_resilience.clusters.drivers import DEFAULT_VERSION
-from rabbitmq_resilience.clusters.host import Net
-from rabbitmq_resilience.clusters.layout import Layout
-from rabbitmq_resilience.clusters.machine.claims import LOOPBACK, Claim
-from rabbitmq_resilience.clusters.spec import Node, PauseIfAllDown, Topology
+from rabbitmq_resilience.model import topology_catalogue
+from rabbitmq_resilience.model.links import Node
+from rabbitmq_resilience.model.topology import PauseIfAllDown, Topology
+from rabbitmq_resilience.sut import compose
+from rabbitmq_resilience.sut.broker_host import Net
+from rabbitmq_resilience.sut.drivers import DEFAULT_VERSION
+from rabbitmq_resilience.sut.machine.port_claims import LOOPBACK, Claim
+from rabbitmq_resilience.sut.port_layout import PortLayout
 from rabbitmq_resilience.tools import image_names as images
 from rabbitmq_resilience.tools.distributions import BrokerHome
 from tests.messages import Messages
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-TOPOLOGY = catalogue.load(compose.DEFAULT_TOPOLOGY)
+TOPOLOGY = topology_catalogue.load(compose.DEFAULT_TOPOLOGY)
 DOCUMENT: dict[str, Any] = yaml.safe_load((ROOT / compose.COMPOSE_FILE).read_text(encoding="utf-8"))
 SERVICES: dict[str, dict[str, Any]] = DOCUMENT["services"]
 BROKERS = {name: service for name, service in SERVICES.items() if compose.ZONE_LABEL in service["labels"]}
@@ -34,14 +36,14 @@ PLACES = re.compile(
 
 
 @pytest.fixture
-def layout(tmp_path: Path) -> Layout:
+def layout(tmp_path: Path) -> PortLayout:
     """What the docker driver writes and sets for a cluster of this topology."""
     ebin = tmp_path / "compiled"
     ebin.mkdir()
     folder = tmp_path / "20000"
     folder.mkdir()
     home = BrokerHome(Path("/opt/rabbitmq"), Path("/opt/erlang/bin"), "4.0.5")  # a release that finds its peers itself
-    made = Layout(TOPOLOGY, (), home, Claim(folder, 20_000, ()), Net("0.0.0.0", lambda name: name))  # noqa: S104
+    made = PortLayout(TOPOLOGY, (), home, Claim(folder, 20_000, ()), Net("0.0.0.0", lambda name: name))  # noqa: S104
     made.write(ebin)
     return made
 
@@ -69,14 +71,14 @@ def test_the_committed_files_are_rendered_from_the_topology() -> None:
     rendered = compose.rendered(TOPOLOGY)
     there = {file.relative_to(ROOT) for file in (ROOT / compose.MOUNTED).iterdir()} | {compose.COMPOSE_FILE}
 
-    assert there == set(rendered), "run python -m rabbitmq_resilience.clusters.compose"
+    assert there == set(rendered), "run python -m rabbitmq_resilience.sut.compose"
     for path, text in rendered.items():
         assert (ROOT / path).read_text(encoding="utf-8") == text, (
-            f"{path}: run python -m rabbitmq_resilience.clusters.compose"
+            f"{path}: run python -m rabbitmq_resilience.sut.compose"
         )
 
 
-def test_the_brokers_are_the_nodes_of_the_topology_in_their_zones(layout: Layout) -> None:
+def test_the_brokers_are_the_nodes_of_the_topology_in_their_zones(layout: PortLayout) -> None:
     told = tuple(Node(name, service["labels"][compose.ZONE_LABEL]) for name, service in BROKERS.items())
 
     assert told == TOPOLOGY.nodes
@@ -86,7 +88,7 @@ def test_the_brokers_are_the_nodes_of_the_topology_in_their_zones(layout: Layout
         assert service["environment"]["RABBITMQ_NODENAME"] == f"rabbit@{name}"
 
 
-def test_brokers_are_configured_as_by_the_driver(layout: Layout) -> None:
+def test_brokers_are_configured_as_by_the_driver(layout: PortLayout) -> None:
     for node, service in BROKERS.items():
         by_hand = settings(mounted(service, "/etc/rabbitmq/rabbitmq.conf").read_text(encoding="utf-8"))
         driven = settings(layout.files[node].conf.read_text(encoding="utf-8"))
@@ -99,19 +101,19 @@ def test_brokers_are_configured_as_by_the_driver(layout: Layout) -> None:
         assert peers == [(f"rabbit@{name}", f"{name}@localhost") for name in TOPOLOGY.node_names]
 
 
-def test_brokers_notice_a_silent_peer_when_those_of_the_driver_do(layout: Layout) -> None:
+def test_brokers_notice_a_silent_peer_when_those_of_the_driver_do(layout: PortLayout) -> None:
     for node, service in BROKERS.items():
         assert net_ticktime_s(service["environment"]) == net_ticktime_s(layout.environ(node)) == TOPOLOGY.net_ticktime_s
 
 
-def test_brokers_run_the_same_plugins(layout: Layout) -> None:
+def test_brokers_run_the_same_plugins(layout: PortLayout) -> None:
     for node, service in BROKERS.items():
         by_hand = mounted(service, "/etc/rabbitmq/enabled_plugins").read_text(encoding="utf-8")
         assert by_hand == layout.files[node].plugins.read_text(encoding="utf-8")
         assert "rabbitmq_management" in by_hand
 
 
-def test_the_ports_of_the_same_listeners_are_published(layout: Layout) -> None:
+def test_the_ports_of_the_same_listeners_are_published(layout: PortLayout) -> None:
     for number, (node, service) in enumerate(BROKERS.items()):
         conf = settings(mounted(service, "/etc/rabbitmq/rabbitmq.conf").read_text(encoding="utf-8"))
         amqp = conf["listeners.tcp.1"].rpartition(":")[2]
@@ -169,7 +171,7 @@ def test_images_are_the_official_ones_unless_others_are_asked_for() -> None:
 def test_any_topology_is_rendered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["compose", "seven_nodes_three_zones", "--into", str(tmp_path)])
     compose.main()
-    seven = catalogue.load("seven_nodes_three_zones")
+    seven = topology_catalogue.load("seven_nodes_three_zones")
 
     written = yaml.safe_load((tmp_path / compose.COMPOSE_FILE).read_text("utf-8"))
     assert list(written["services"]) == [*seven.node_names, "toxiproxy", "prometheus"]

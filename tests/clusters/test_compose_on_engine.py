@@ -22,11 +22,12 @@ import yaml
 from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import AMQPConnectionError
 
-from rabbitmq_resilience.clusters import catalogue, compose
-from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable, ManagementApi
-from rabbitmq_resilience.clusters.containers.engine import find_broker_image, find_image
-from rabbitmq_resilience.clusters.drivers import DEFAULT_VERSION
-from rabbitmq_resilience.clusters.machine.claims import default_root
+from rabbitmq_resilience.model import topology_catalogue
+from rabbitmq_resilience.sut import compose
+from rabbitmq_resilience.sut.broker.management import ApiError, ApiUnreachable, ManagementApi
+from rabbitmq_resilience.sut.containers.engine_client import find_broker_image, find_image
+from rabbitmq_resilience.sut.drivers import DEFAULT_VERSION
+from rabbitmq_resilience.sut.machine.port_claims import default_root
 from rabbitmq_resilience.tools import image_names as images
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.needs import skipped_without
@@ -34,7 +35,7 @@ from tests.needs import skipped_without
 pytestmark = pytest.mark.engine
 
 FILE = Path(__file__).resolve().parent.parent.parent / compose.COMPOSE_FILE
-TOPOLOGY = catalogue.load(compose.DEFAULT_TOPOLOGY)
+TOPOLOGY = topology_catalogue.load(compose.DEFAULT_TOPOLOGY)
 QUEUE = "by_hand"
 
 #: The number of the last node, which is added to the ports of the first.

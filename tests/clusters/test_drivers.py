@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.clusters import drivers
-from rabbitmq_resilience.clusters.drivers import DRIVERS, versions_at_home
-from rabbitmq_resilience.clusters.processes import homes
-from rabbitmq_resilience.clusters.processes.homes import WrongBrokerError
+from rabbitmq_resilience.sut import drivers
+from rabbitmq_resilience.sut.drivers import DRIVERS, versions_at_home
+from rabbitmq_resilience.sut.processes import version_homes
+from rabbitmq_resilience.sut.processes.version_homes import WrongBrokerError
 from rabbitmq_resilience.tools import releases
 from rabbitmq_resilience.tools.distributions import BrokerHome
 from rabbitmq_resilience.tools.progress import Failed
@@ -21,7 +21,7 @@ def at_home(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two brokers are at home, none is named, and no server has another."""
     there = [BrokerHome(Path("/homes") / version, Path("/homes/erlang"), version) for version in ("4.0.5", "4.3.6")]
     monkeypatch.delenv("RABBITMQ_HOME", raising=False)
-    for module in (drivers, homes):
+    for module in (drivers, version_homes):
         monkeypatch.setattr(module, "brokers_at_home", lambda: there)
 
     def found(folder: Path | None = None) -> BrokerHome:
@@ -30,7 +30,7 @@ def at_home(monkeypatch: pytest.MonkeyPatch) -> None:
     def none(*_: object) -> None:
         raise Failed("no such release")
 
-    for module in (drivers, homes):
+    for module in (drivers, version_homes):
         monkeypatch.setattr(module, "find_broker", found)
     monkeypatch.setattr(releases, "provide", none)
     monkeypatch.setattr(releases, "newest", none)

@@ -16,9 +16,9 @@ import docker
 import psutil
 import pytest
 
-from rabbitmq_resilience.clusters.containers.engine import CLUSTER_LABEL
-from rabbitmq_resilience.clusters.machine.claims import sweep
-from rabbitmq_resilience.clusters.machine.reaper import MARK
+from rabbitmq_resilience.sut.containers.engine_client import CLUSTER_LABEL
+from rabbitmq_resilience.sut.machine.port_claims import sweep
+from rabbitmq_resilience.sut.machine.reaper import MARK
 from rabbitmq_resilience.tools.waiting import wait_until
 
 pytestmark = pytest.mark.brokers
@@ -33,8 +33,8 @@ RUN = """
 import os, signal, sys, time
 from pathlib import Path
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever runs in the background inherits that it is ignored
-from rabbitmq_resilience.clusters.drivers import DRIVERS
-from rabbitmq_resilience.clusters.spec import Topology
+from rabbitmq_resilience.sut.drivers import DRIVERS
+from rabbitmq_resilience.model.topology import Topology
 topology = Topology(name="leftovers", zones={"a": 1, "b": 1, "c": 1})
 print("starting", flush=True)
 form = DRIVERS[sys.argv[2]].open(None).form
@@ -174,7 +174,7 @@ def test_the_next_start_removes_what_even_the_reaper_left(run: Run) -> None:
     reapers = [
         child
         for child in psutil.Process(run.process.pid).children()
-        if "rabbitmq_resilience.clusters.machine.reaper" in child.cmdline()
+        if "rabbitmq_resilience.sut.machine.reaper" in child.cmdline()
     ]
 
     assert len(reapers) == 1

@@ -7,13 +7,13 @@ from typing import Any
 import pika
 import pytest
 
-from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.clusters.errors import ClusterError
-from rabbitmq_resilience.clusters.observer import Observer
-from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
-from rabbitmq_resilience.clusters.protocol import NodeState
-from rabbitmq_resilience.clusters.running import RunningCluster
-from rabbitmq_resilience.faults.alarm import IMPOSSIBLE_BYTES
+from rabbitmq_resilience.model import topology_catalogue
+from rabbitmq_resilience.model.errors import ClusterError
+from rabbitmq_resilience.nemesis.alarm import IMPOSSIBLE_BYTES
+from rabbitmq_resilience.sut.observer import Observer
+from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
+from rabbitmq_resilience.sut.protocol import NodeState
+from rabbitmq_resilience.sut.running import RunningCluster
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.statistics_ended import END
 
@@ -60,7 +60,7 @@ def test_it_tells_of_connections_that_an_alarm_blocks() -> None:
     def told(state: str) -> bool:
         return any(look["connections"].get(state) for look in seen)
 
-    with LocalCluster.form(catalogue.load("three_nodes_three_zones")) as cluster:
+    with LocalCluster.form(topology_catalogue.load("three_nodes_three_zones")) as cluster:
         api = cluster.api("a1")
         api.create_vhost("flow")
         api.declare_queue("flow", "q1")
@@ -94,7 +94,7 @@ def test_it_tells_of_a_node_that_tells_nothing_of_itself() -> None:
     def of(node: str) -> list[dict[str, Any]]:
         return [look for look in seen if look["node"] == node]
 
-    with LocalCluster.form(catalogue.load("three_nodes_three_zones")) as cluster:
+    with LocalCluster.form(topology_catalogue.load("three_nodes_three_zones")) as cluster:
         cluster.api("a1").create_vhost("flow")
         parameters = pika.ConnectionParameters("127.0.0.1", cluster.amqp_endpoint("b1").port, "flow", heartbeat=0)
         with Observer(cluster, "flow", record), pika.BlockingConnection(parameters):

@@ -11,20 +11,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.clusters.containers.pumba import PumbaCall
-from rabbitmq_resilience.clusters.errors import ClusterError
-from rabbitmq_resilience.clusters.packets import (
+from rabbitmq_resilience.model.errors import ClusterError
+from rabbitmq_resilience.model.links import Link
+from rabbitmq_resilience.model.packets import (
     By,
     Disturbance,
-    Order,
+    PumbaOrder,
     dropped_from,
     met,
     orders,
     passed_netem,
     resets_sent,
 )
-from rabbitmq_resilience.clusters.spec import Link
-from rabbitmq_resilience.clusters.stressors import Stressors
+from rabbitmq_resilience.model.stressors import Stressors
+from rabbitmq_resilience.sut.containers.pumba import PumbaCall
 from rabbitmq_resilience.tools.distributions import ToolMissingError, find_pumba
 from rabbitmq_resilience.tools.image_names import NETWORK_TOOLS, Chosen, network_tools
 from rabbitmq_resilience.tools.waiting import wait_until
@@ -71,8 +71,8 @@ def test_pumba_is_never_told_to_act_on_everything(lacking: dict[str, list[str]])
 def test_iptables_acts_where_packets_arrive_and_netem_where_they_leave() -> None:
     links = [Link("a1", "b1"), Link("a1", "b2"), Link("a2", "b1"), Link("a2", "b2")]
 
-    assert orders(LOSS, links) == [Order(("b1", "b2"), ("a1", "a2"))]
-    assert orders(CORRUPT, links) == [Order(("a1", "a2"), ("b1", "b2"))]
+    assert orders(LOSS, links) == [PumbaOrder(("b1", "b2"), ("a1", "a2"))]
+    assert orders(CORRUPT, links) == [PumbaOrder(("a1", "a2"), ("b1", "b2"))]
 
 
 NODES = ("a1", "a2", "b1", "c1")
@@ -180,7 +180,7 @@ def test_a_call_that_fails_tells_its_last_words(tmp_path: Path, program: Callabl
 def test_a_call_that_does_not_end_is_killed(
     tmp_path: Path, program: Callable[[str], Path], monkeypatch: pytest.MonkeyPatch, message: Messages
 ) -> None:
-    monkeypatch.setattr("rabbitmq_resilience.clusters.containers.pumba.ENDED_WITHIN_S", 0.2)
+    monkeypatch.setattr("rabbitmq_resilience.sut.containers.pumba.ENDED_WITHIN_S", 0.2)
     script = "trap '' TERM; echo deaf; while :; do sleep 0.05; done"
     call = PumbaCall(program(script), [], folder=tmp_path, log=tmp_path / "pumba.log")
     wait_until(lambda: call.last_words, timeout_s=60, what="it to start", until=lambda words: words == "deaf")

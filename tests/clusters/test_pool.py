@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.clusters.equipment import NONE, Equipment
-from rabbitmq_resilience.clusters.errors import ClusterError
-from rabbitmq_resilience.clusters.pool import ClusterPool
-from rabbitmq_resilience.clusters.spec import Link, Topology
+from rabbitmq_resilience.model.errors import ClusterError
+from rabbitmq_resilience.model.links import Link
+from rabbitmq_resilience.model.node_options import NONE, NodeOptions
+from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.sut.pool import ClusterPool
 from tests.clock import waits_by_clock
 
 THREE = Topology(name="three", zones={"a": 1, "b": 1, "c": 1})
@@ -54,7 +55,7 @@ class PretendedCluster:
 
 @pytest.fixture
 def pool() -> ClusterPool:
-    def form(topology: Topology, *, proxied: Collection[Link], equipment: Equipment = NONE, **_more: Any) -> Any:
+    def form(topology: Topology, *, proxied: Collection[Link], equipment: NodeOptions = NONE, **_more: Any) -> Any:
         cluster = PretendedCluster(topology, frozenset(proxied))
         cluster.equipment = equipment
         return cluster
@@ -132,12 +133,12 @@ def test_leaving_the_pool_ends_its_cluster(pool: ClusterPool) -> None:
 
 
 def test_a_node_gets_a_disk_or_a_clock_before_it_starts_and_keeps_it(pool: ClusterPool) -> None:
-    fitted = Equipment(disks={"a1": 2**27}, clocks=frozenset({"b1"}))
+    fitted = NodeOptions(disks={"a1": 2**27}, clocks=frozenset({"b1"}))
     plain = pretended(pool, THREE)
 
     first: Any = pool.acquire(THREE, (), fitted)
     assert first is not plain
     assert first.equipment == fitted
-    assert pool.acquire(THREE, (), Equipment(disks={"a1": 2**27}, clocks=frozenset({"b1"}))) is first
-    assert pool.acquire(THREE, (), Equipment(clocks=frozenset({"b1"}))) is not first
+    assert pool.acquire(THREE, (), NodeOptions(disks={"a1": 2**27}, clocks=frozenset({"b1"}))) is first
+    assert pool.acquire(THREE, (), NodeOptions(clocks=frozenset({"b1"}))) is not first
     assert pretended(pool, THREE).equipment == NONE

@@ -16,18 +16,18 @@ import pytest
 from prometheus_api_client import PrometheusConnect
 from urllib3.util import Retry
 
-from rabbitmq_resilience.clusters.alert_rules import read_rules
-from rabbitmq_resilience.clusters.errors import ClusterError
-from rabbitmq_resilience.clusters.machine.claims import release, take_claim
-from rabbitmq_resilience.clusters.processes.cluster import LocalHost
-from rabbitmq_resilience.clusters.prometheus import PrometheusServer, reading, scrape_config, scraping
-from rabbitmq_resilience.clusters.protocol import Wanted
-from rabbitmq_resilience.record import scraped
-from rabbitmq_resilience.record.alerts import read_alerts
-from rabbitmq_resilience.record.history import now_us
-from rabbitmq_resilience.record.metrics import METRICS, SERIES, read_metrics, scraped_series
-from rabbitmq_resilience.record.scraped import Clocks, ScrapeError, save_metrics
-from rabbitmq_resilience.record.scraped_alerts import save_alerts
+from rabbitmq_resilience.history import scraped
+from rabbitmq_resilience.history.history import now_us
+from rabbitmq_resilience.history.metrics import METRICS, SERIES, read_metrics, scraped_series
+from rabbitmq_resilience.history.recorded_alerts import read_alerts
+from rabbitmq_resilience.history.scraped import Clocks, ScrapeError, save_metrics
+from rabbitmq_resilience.history.scraped_alerts import save_alerts
+from rabbitmq_resilience.model.alert_rules import read_rules
+from rabbitmq_resilience.model.errors import ClusterError
+from rabbitmq_resilience.sut.machine.port_claims import release, take_claim
+from rabbitmq_resilience.sut.processes.process_cluster import LocalHost
+from rabbitmq_resilience.sut.prometheus_server import PrometheusServer, reading, scrape_config, scraping
+from rabbitmq_resilience.sut.protocol import PrometheusRequest
 from rabbitmq_resilience.tools.waiting import wait_until
 
 NODE = """rabbitmq_process_resident_memory_bytes 150
@@ -172,7 +172,7 @@ def test_alerts_are_kept_with_the_time_in_which_their_rules_were_evaluated(
     file = tmp_path / "alerts.yml"
     file.write_text(RULES, encoding="utf-8")
     endpoints = {"a1": f"127.0.0.1:{endpoint}"}
-    wanted = Wanted(rules=[read_rules(file)])
+    wanted = PrometheusRequest(rules=[read_rules(file)])
     with scraping(host, endpoints, vhost="run", wanted=wanted, port=port, data=tmp_path / "data") as server:
         server.await_scraping(nodes=1)
         wait_until(lambda: scrapes(server) >= 9, timeout_s=60, what="nine scrapes")

@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from rabbitmq_resilience.clusters import round_trips
-from rabbitmq_resilience.clusters.network.links import Side
-from rabbitmq_resilience.clusters.round_trips import RoundTrips, ways
-from rabbitmq_resilience.clusters.spec import ANY_CLIENT, Delay, Link, Topology
+from rabbitmq_resilience.model.links import ANY_CLIENT, Link
+from rabbitmq_resilience.model.network_settings import Delay
+from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.sut import round_trip_probes
+from rabbitmq_resilience.sut.network.proxied_links import ProxySide
+from rabbitmq_resilience.sut.round_trip_probes import RoundTrips, ways
 from tests.messages import Messages
 
 
@@ -68,10 +70,10 @@ def test_what_makes_no_sense_is_refused(network: dict[str, Any], place: str, mes
 
 def test_a_fault_adds_to_the_network_and_a_cut_is_a_cut() -> None:
     always = Delay(latency_ms=5, jitter_ms=1)
-    assert Side().toxic("upstream", always)["attributes"] == {"latency": 5, "jitter": 1}
-    slow = Side(latency_ms=80, jitter_ms=20)
+    assert ProxySide().toxic("upstream", always)["attributes"] == {"latency": 5, "jitter": 1}
+    slow = ProxySide(latency_ms=80, jitter_ms=20)
     assert slow.toxic("upstream", always)["attributes"] == {"latency": 85, "jitter": 21}
-    assert Side(cut=True).toxic("upstream", always) == Side(cut=True).toxic("upstream")
+    assert ProxySide(cut=True).toxic("upstream", always) == ProxySide(cut=True).toxic("upstream")
 
 
 def test_each_way_of_the_load_is_measured_once() -> None:
@@ -114,7 +116,7 @@ def listening(*, answers: bool) -> Iterator[int]:
 
 @pytest.mark.core
 def test_a_way_that_answers_is_told_from_those_that_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(round_trips, "LOST_AFTER_S", 0.5)
+    monkeypatch.setattr(round_trip_probes, "LOST_AFTER_S", 0.5)
     answered, silent, refused = Link("a1", "b1"), Link("a1", "a2"), Link("a2", "b1")
     with socket.create_server(("127.0.0.1", 0)) as listener:
         nobody = listener.getsockname()[1]
@@ -126,6 +128,6 @@ def test_a_way_that_answers_is_told_from_those_that_do_not(monkeypatch: pytest.M
         first = measured.measure()
     took_ms = first[answered]
     assert took_ms is not None
-    assert 0 < took_ms < 1000 * round_trips.LOST_AFTER_S
+    assert 0 < took_ms < 1000 * round_trip_probes.LOST_AFTER_S
     assert first[silent] is None
     assert first[refused] is None

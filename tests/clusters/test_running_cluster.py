@@ -9,12 +9,13 @@ from contextlib import contextmanager
 
 import pytest
 
-from rabbitmq_resilience.clusters.errors import ClusterError
-from rabbitmq_resilience.clusters.pool import unfit_reason
-from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
-from rabbitmq_resilience.clusters.protocol import Cluster, NodeState
-from rabbitmq_resilience.clusters.running import RunningCluster
-from rabbitmq_resilience.clusters.spec import Link, Topology
+from rabbitmq_resilience.model.errors import ClusterError
+from rabbitmq_resilience.model.links import Link
+from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.sut.pool import unfit_reason
+from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
+from rabbitmq_resilience.sut.protocol import Cluster, NodeState
+from rabbitmq_resilience.sut.running import RunningCluster
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.statistics_ended import END
 from tests.whole import await_fit, await_whole

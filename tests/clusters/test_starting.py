@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.clusters.starting import start_in_turns
+from rabbitmq_resilience.sut.starting import start_in_turns
 
 NAMES = ("a1", "a2", "b1", "c1")
 

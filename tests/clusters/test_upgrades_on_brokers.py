@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.clusters.errors import ClusterError
-from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
-from rabbitmq_resilience.clusters.protocol import Upgradable
+from rabbitmq_resilience.model import topology_catalogue
+from rabbitmq_resilience.model.errors import ClusterError
+from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
+from rabbitmq_resilience.sut.protocol import Upgradable
 from rabbitmq_resilience.tools.distributions import BrokerHome
 from rabbitmq_resilience.tools.waiting import wait_until
 
@@ -21,7 +21,7 @@ def test_a_node_becomes_the_broker_of_another_folder(broker: BrokerHome, tmp_pat
     other = tmp_path / "other"
     other.symlink_to(broker.home)
     (tmp_path / "empty").mkdir()
-    with LocalCluster.form(catalogue.load("one_node"), broker=broker) as cluster:
+    with LocalCluster.form(topology_catalogue.load("one_node"), broker=broker) as cluster:
         assert isinstance(cluster, Upgradable)
         (node,) = cluster.topology.node_names
         cluster.api(node).put("vhosts/kept", {})

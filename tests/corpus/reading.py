@@ -14,13 +14,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from rabbitmq_resilience.invariants.consequences import consequences
-from rabbitmq_resilience.invariants.judge import Judgement, judge
-from rabbitmq_resilience.invariants.measured import measures
-from rabbitmq_resilience.invariants.verdict import Finding
-from rabbitmq_resilience.play.examination import recorded_history
-from rabbitmq_resilience.record.run_directory import RunDirectory
-from rabbitmq_resilience.scenarios import fault_file
+from rabbitmq_resilience.checkers.consequences import consequences
+from rabbitmq_resilience.checkers.judge import Judgement, judge
+from rabbitmq_resilience.checkers.measured import measures
+from rabbitmq_resilience.checkers.verdict import Finding
+from rabbitmq_resilience.history.run_directory import RunDirectory
+from rabbitmq_resilience.runner.examination import recorded_history
+from rabbitmq_resilience.scenario import fault_file
 from rabbitmq_resilience.tools.tar_files import extract
 
 CORPUS = Path(__file__).parent

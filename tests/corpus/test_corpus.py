@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.invariants.verdict import Verdict
-from rabbitmq_resilience.play.judging import judge_run
+from rabbitmq_resilience.checkers.verdict import Verdict
+from rabbitmq_resilience.runner.judging import judge_run
 from tests.corpus.reading import FIRST, first_runs, judged, names, read_golden, unpacked, write_golden
 
 NAMES = names()

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.evidence.clock import seconds
-from rabbitmq_resilience.evidence.command import evidence_of, main
-from rabbitmq_resilience.evidence.draft import draft
-from rabbitmq_resilience.evidence.occurrences import EvidenceError
-from rabbitmq_resilience.faults.partition import Partition
-from rabbitmq_resilience.scenarios import fault_file
-from rabbitmq_resilience.scenarios.model import Scenario
+from rabbitmq_resilience.extensions.incidents.draft import draft
+from rabbitmq_resilience.extensions.incidents.fault_file_command import evidence_of, main
+from rabbitmq_resilience.extensions.incidents.log_times import seconds
+from rabbitmq_resilience.extensions.incidents.occurrences import EvidenceError
+from rabbitmq_resilience.nemesis.partition import Partition
+from rabbitmq_resilience.scenario import fault_file
+from rabbitmq_resilience.scenario.model import Scenario
 from tests.messages import Messages
 
 LOGS = Path(__file__).parent / "logs"

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.evidence import command
-from rabbitmq_resilience.evidence.command import evidence_of, main, next_command
-from rabbitmq_resilience.evidence.draft import draft
-from rabbitmq_resilience.scenarios import fault_file
+from rabbitmq_resilience.extensions.incidents import fault_file_command
+from rabbitmq_resilience.extensions.incidents.draft import draft
+from rabbitmq_resilience.extensions.incidents.fault_file_command import evidence_of, main, next_command
+from rabbitmq_resilience.scenario import fault_file
 from rabbitmq_resilience.tools.distributions import BrokerHome
 from tests.evidence.test_command import LOGS, PLAYED, TICK_S, assert_played, made_of
 
@@ -86,8 +86,8 @@ def test_the_next_command_names_the_version(
     versions: tuple[str, ...], told: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     homes = [BrokerHome(Path("/home"), Path("/erlang"), version) for version in ("4.0.5", "4.3.6", "3.10.8")]
-    monkeypatch.setattr(command, "brokers_at_home", lambda: homes)
-    monkeypatch.setattr(command, "OPTION", "--")
+    monkeypatch.setattr(fault_file_command, "brokers_at_home", lambda: homes)
+    monkeypatch.setattr(fault_file_command, "OPTION", "--")
     assert next_command(Path("my file.yaml"), versions).startswith(told)
 
 

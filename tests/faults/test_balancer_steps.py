@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.clusters.drivers import FORMING
+from rabbitmq_resilience.sut.drivers import FORMING
 from tests.faults.written_steps import parsed, refused
 from tests.messages import Messages
 

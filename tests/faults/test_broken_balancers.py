@@ -10,24 +10,24 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.clusters.running import RunningCluster
-from rabbitmq_resilience.clusters.spec import Link
-from rabbitmq_resilience.faults.catalogue import AnyFault
-from rabbitmq_resilience.faults.disconnect import Disconnect
-from rabbitmq_resilience.faults.fault import FaultContext
-from rabbitmq_resilience.faults.kill import Kill
-from rabbitmq_resilience.faults.kill_balancer import KillBalancer
-from rabbitmq_resilience.faults.latency import Latency
-from rabbitmq_resilience.faults.nemesis import Nemesis
-from rabbitmq_resilience.faults.partition import Partition
-from rabbitmq_resilience.faults.pause_balancer import PauseBalancer
+from rabbitmq_resilience.model import topology_catalogue
+from rabbitmq_resilience.model.links import Link
+from rabbitmq_resilience.nemesis.disconnect import Disconnect
+from rabbitmq_resilience.nemesis.fault import FaultContext
+from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
+from rabbitmq_resilience.nemesis.kill import Kill
+from rabbitmq_resilience.nemesis.kill_balancer import KillBalancer
+from rabbitmq_resilience.nemesis.latency import Latency
+from rabbitmq_resilience.nemesis.nemesis import Nemesis
+from rabbitmq_resilience.nemesis.partition import Partition
+from rabbitmq_resilience.nemesis.pause_balancer import PauseBalancer
+from rabbitmq_resilience.sut.running import RunningCluster
 from tests.drivers import DRIVEN, formed_by
 from tests.whole import await_fit, await_whole
 
 pytestmark = pytest.mark.core
 
-BALANCED = catalogue.load("three_nodes_two_balancers")
+BALANCED = topology_catalogue.load("three_nodes_two_balancers")
 NO_EVENTS = Path(__file__).with_name("no_events.jsonl")
 PROXIED = [Link("publisher:0", "balancer:0"), Link("balancer:0", "b1"), Link("balancer:1", "b1")]
 

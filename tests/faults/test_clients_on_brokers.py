@@ -8,17 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.clusters.pool import ClusterPool
-from rabbitmq_resilience.faults.disconnect import Disconnect
-from rabbitmq_resilience.faults.flapping import Flapping
-from rabbitmq_resilience.faults.partition import Partition
-from rabbitmq_resilience.invariants.verdict import Verdict
-from rabbitmq_resilience.play.run import Testbed, run_scenario
-from rabbitmq_resilience.record.events import FaultEvent, PhaseEvent, WorkerEvent
-from rabbitmq_resilience.record.run_directory import RunDirectory
-from rabbitmq_resilience.scenarios.model import Invariants, Phases, Scenario
-from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience.checkers.verdict import Verdict
+from rabbitmq_resilience.history.events import FaultEvent, PhaseEvent, WorkerEvent
+from rabbitmq_resilience.history.run_directory import RunDirectory
+from rabbitmq_resilience.model import topology_catalogue
+from rabbitmq_resilience.nemesis.disconnect import Disconnect
+from rabbitmq_resilience.nemesis.flapping import Flapping
+from rabbitmq_resilience.nemesis.partition import Partition
+from rabbitmq_resilience.runner.run import RunContext, run_scenario
+from rabbitmq_resilience.scenario.model import Invariants, Phases, Scenario
+from rabbitmq_resilience.sut.pool import ClusterPool
+from rabbitmq_resilience.workload.workload_model import Workload
 
 pytestmark = pytest.mark.brokers
 
@@ -45,14 +45,14 @@ def test_clients_are_cut_from_their_brokers(tmp_path: Path) -> None:
     scenario = Scenario(
         title="Clients are cut from their brokers",
         seed=3,
-        topology=catalogue.load("three_nodes_three_zones"),
+        topology=topology_catalogue.load("three_nodes_three_zones"),
         workload=Workload(queues=2, publishers=2, consumers=2, rate_per_s=400, heartbeat_s=2),
         phases=Phases(steady_s=2, recovery_s=60, settled_s=5),
         schedule=SCHEDULE,
         invariants=Invariants.model_validate({"no_loss": {}, "order": {}, "recovery": {"within_s": 60}}),
     )
     with ClusterPool() as pool:
-        result = run_scenario(scenario, Testbed(pool, tmp_path, io.StringIO()))
+        result = run_scenario(scenario, RunContext(pool, tmp_path, io.StringIO()))
         assert pool.acquire(scenario.topology, scenario.touched_links).links.clean
 
     proofs = defaultdict(list)

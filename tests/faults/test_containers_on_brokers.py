@@ -12,25 +12,25 @@ from pathlib import Path
 import pytest
 from docker import DockerClient
 
-from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.clusters.containers.engine import find_broker_image
-from rabbitmq_resilience.clusters.drivers import DRIVERS, OpenDriver
-from rabbitmq_resilience.clusters.pool import ClusterPool
-from rabbitmq_resilience.faults.catalogue import AnyFault
-from rabbitmq_resilience.faults.clock import Clock
-from rabbitmq_resilience.faults.conditions import AfterStep, NotCritical, When
-from rabbitmq_resilience.faults.disk_full import DiskFull
-from rabbitmq_resilience.faults.limit import Limit
-from rabbitmq_resilience.faults.packet_loss import PacketLoss
-from rabbitmq_resilience.faults.stop import Stop
-from rabbitmq_resilience.faults.stress import Stress
-from rabbitmq_resilience.faults.upgrade import Upgrade
-from rabbitmq_resilience.play.judging import Result
-from rabbitmq_resilience.play.run import Testbed, run_scenario
-from rabbitmq_resilience.record.events import FaultEvent
-from rabbitmq_resilience.scenarios.known_defects import known_hangs
-from rabbitmq_resilience.scenarios.model import Invariants, Phases, Scenario
-from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience.history.events import FaultEvent
+from rabbitmq_resilience.model import topology_catalogue
+from rabbitmq_resilience.nemesis.clock import Clock
+from rabbitmq_resilience.nemesis.conditions import AfterStep, NotCritical, When
+from rabbitmq_resilience.nemesis.disk_full import DiskFull
+from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
+from rabbitmq_resilience.nemesis.limit import Limit
+from rabbitmq_resilience.nemesis.packet_loss import PacketLoss
+from rabbitmq_resilience.nemesis.stop import Stop
+from rabbitmq_resilience.nemesis.stress import Stress
+from rabbitmq_resilience.nemesis.upgrade import Upgrade
+from rabbitmq_resilience.runner.judging import Result
+from rabbitmq_resilience.runner.run import RunContext, run_scenario
+from rabbitmq_resilience.scenario.known_defects import known_hangs
+from rabbitmq_resilience.scenario.model import Invariants, Phases, Scenario
+from rabbitmq_resilience.sut.containers.engine_client import find_broker_image
+from rabbitmq_resilience.sut.drivers import DRIVERS, OpenDriver
+from rabbitmq_resilience.sut.pool import ClusterPool
+from rabbitmq_resilience.workload.workload_model import Workload
 from tests.needs import skipped_without
 
 pytestmark = pytest.mark.engine
@@ -53,7 +53,7 @@ def played(docker: OpenDriver, runs: Path, *schedule: AnyFault) -> Result:
     scenario = Scenario(
         title="Only in containers",
         seed=7,
-        topology=catalogue.load("three_nodes_three_zones"),
+        topology=topology_catalogue.load("three_nodes_three_zones"),
         workload=workload,
         phases=Phases(steady_s=2, recovery_s=90, settled_s=5),
         schedule=schedule,
@@ -63,7 +63,7 @@ def played(docker: OpenDriver, runs: Path, *schedule: AnyFault) -> Result:
     with skipped_without():
         docker.require(scenario.needs)
     with ClusterPool(docker.form) as pool:
-        return run_scenario(scenario, Testbed(pool, runs, io.StringIO(), driver="docker", require=docker.require))
+        return run_scenario(scenario, RunContext(pool, runs, io.StringIO(), driver="docker", require=docker.require))
 
 
 def details(result: Result, state: str) -> list[str]:

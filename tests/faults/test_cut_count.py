@@ -6,8 +6,8 @@ from collections.abc import Collection
 
 import pytest
 
-from rabbitmq_resilience.clusters.spec import Link
-from rabbitmq_resilience.faults.fault import CutCount
+from rabbitmq_resilience.model.links import Link
+from rabbitmq_resilience.nemesis.fault import CutCount
 
 A_B, B_A = Link("a1", "b1"), Link("b1", "a1")
 

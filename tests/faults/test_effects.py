@@ -6,12 +6,12 @@ from typing import Any, cast
 
 import pytest
 
-from rabbitmq_resilience.clusters.spec import Link
-from rabbitmq_resilience.faults.latency import LatencyInjection
-from rabbitmq_resilience.faults.limit import LimitInjection
-from rabbitmq_resilience.faults.packet_delay import PacketDelay
-from rabbitmq_resilience.faults.stress import StressInjection
-from rabbitmq_resilience.record.events import Effect
+from rabbitmq_resilience.history.events import Effect
+from rabbitmq_resilience.model.links import Link
+from rabbitmq_resilience.nemesis.latency import LatencyInjection
+from rabbitmq_resilience.nemesis.limit import LimitInjection
+from rabbitmq_resilience.nemesis.packet_delay import PacketDelay
+from rabbitmq_resilience.nemesis.stress import StressInjection
 
 NOBODY = cast(Any, None)
 LINKS = frozenset({Link("a1", "b1")})

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.clusters.pool import ClusterPool
-from rabbitmq_resilience.faults.kill import Kill
-from rabbitmq_resilience.faults.latency import Latency
-from rabbitmq_resilience.faults.partition import Partition
-from rabbitmq_resilience.faults.pause import Pause
-from rabbitmq_resilience.faults.stop import Stop
-from rabbitmq_resilience.play.run import Testbed, run_scenario
-from rabbitmq_resilience.record.events import FaultEvent
-from rabbitmq_resilience.scenarios.known_defects import known_hangs
-from rabbitmq_resilience.scenarios.model import Invariants, Phases, Scenario
-from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience.history.events import FaultEvent
+from rabbitmq_resilience.model import topology_catalogue
+from rabbitmq_resilience.nemesis.kill import Kill
+from rabbitmq_resilience.nemesis.latency import Latency
+from rabbitmq_resilience.nemesis.partition import Partition
+from rabbitmq_resilience.nemesis.pause import Pause
+from rabbitmq_resilience.nemesis.stop import Stop
+from rabbitmq_resilience.runner.run import RunContext, run_scenario
+from rabbitmq_resilience.scenario.known_defects import known_hangs
+from rabbitmq_resilience.scenario.model import Invariants, Phases, Scenario
+from rabbitmq_resilience.sut.pool import ClusterPool
+from rabbitmq_resilience.workload.workload_model import Workload
 
 pytestmark = pytest.mark.core
 
@@ -42,7 +42,7 @@ def test_overlapping_faults_are_proven_and_healed(tmp_path: Path) -> None:
     scenario = Scenario(
         title="Overlapping faults",
         seed=7,
-        topology=catalogue.load("three_nodes_three_zones"),
+        topology=topology_catalogue.load("three_nodes_three_zones"),
         workload=workload,
         phases=Phases(steady_s=2, chaos_s=43, recovery_s=90, settled_s=5),
         schedule=schedule,
@@ -50,7 +50,7 @@ def test_overlapping_faults_are_proven_and_healed(tmp_path: Path) -> None:
         expect=known_hangs(workload, demanded=list(demanded)),  # a node that comes back on 3.10 may hang, and says so
     )
     with ClusterPool() as pool:
-        result = run_scenario(scenario, Testbed(pool, tmp_path, io.StringIO()))
+        result = run_scenario(scenario, RunContext(pool, tmp_path, io.StringIO()))
         assert pool.acquire(scenario.topology, scenario.touched_links).links.clean
 
     states = defaultdict(list)

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.faults import flapping
-from rabbitmq_resilience.faults.fault import Proof
+from rabbitmq_resilience.nemesis import flapping
+from rabbitmq_resilience.nemesis.fault import Proof
 from tests.messages import Messages
 
 

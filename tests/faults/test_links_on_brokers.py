@@ -11,25 +11,25 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
-from rabbitmq_resilience.clusters.spec import Link
-from rabbitmq_resilience.faults.catalogue import AnyFault
-from rabbitmq_resilience.faults.disconnect import Disconnect
-from rabbitmq_resilience.faults.fault import FaultContext
-from rabbitmq_resilience.faults.flapping import Flapping
-from rabbitmq_resilience.faults.latency import CLIENT_WAITED_FOR_MS, PEER_WAITED_FOR_MS, Latency
-from rabbitmq_resilience.faults.nemesis import Nemesis
-from rabbitmq_resilience.faults.partition import Partition
-from rabbitmq_resilience.faults.pause import Pause
-from rabbitmq_resilience.faults.targets import links_between
-from rabbitmq_resilience.record.history import now_us
+from rabbitmq_resilience.history.history import now_us
+from rabbitmq_resilience.model import topology_catalogue
+from rabbitmq_resilience.model.links import Link
+from rabbitmq_resilience.nemesis.disconnect import Disconnect
+from rabbitmq_resilience.nemesis.fault import FaultContext
+from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
+from rabbitmq_resilience.nemesis.flapping import Flapping
+from rabbitmq_resilience.nemesis.latency import CLIENT_WAITED_FOR_MS, PEER_WAITED_FOR_MS, Latency
+from rabbitmq_resilience.nemesis.nemesis import Nemesis
+from rabbitmq_resilience.nemesis.partition import Partition
+from rabbitmq_resilience.nemesis.pause import Pause
+from rabbitmq_resilience.nemesis.targets import links_between
+from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.whole import await_fit, await_whole
 
 pytestmark = pytest.mark.core
 
-THREE = catalogue.load("three_nodes_three_zones")
+THREE = topology_catalogue.load("three_nodes_three_zones")
 EACH = THREE.node_names
 OF_CLIENT = frozenset(Link("publisher:0", node) for node in EACH)
 RESTS_S = 4.0

@@ -10,14 +10,14 @@ from typing import Any, cast
 
 import pytest
 
-from rabbitmq_resilience.clusters.containers.clocks import Clock
-from rabbitmq_resilience.clusters.equipment import NONE, Equipment
-from rabbitmq_resilience.clusters.errors import ClusterError
-from rabbitmq_resilience.clusters.protocol import Cluster
-from rabbitmq_resilience.faults import clock, disk_full
-from rabbitmq_resilience.faults.clock import ClockInjection, ahead
-from rabbitmq_resilience.faults.disk_full import DiskFullInjection
-from rabbitmq_resilience.faults.fault import FaultContext, Proof
+from rabbitmq_resilience.model.errors import ClusterError
+from rabbitmq_resilience.model.node_options import NONE, NodeOptions
+from rabbitmq_resilience.nemesis import clock, disk_full
+from rabbitmq_resilience.nemesis.clock import ClockInjection, ahead
+from rabbitmq_resilience.nemesis.disk_full import DiskFullInjection
+from rabbitmq_resilience.nemesis.fault import FaultContext, Proof
+from rabbitmq_resilience.sut.containers.clocks import NodeClock
+from rabbitmq_resilience.sut.protocol import Cluster
 from tests.faults.written_steps import parsed, refused
 from tests.messages import Messages
 
@@ -29,8 +29,8 @@ MIB = 2**20
 
 
 def test_only_nodes_that_a_step_may_mean_are_fitted() -> None:
-    assert parsed(FULL).equipment == Equipment(disks={"b1": 256 * MIB})
-    assert parsed(JUMP).equipment == Equipment(clocks=frozenset({"a1"}))
+    assert parsed(FULL).equipment == NodeOptions(disks={"b1": 256 * MIB})
+    assert parsed(JUMP).equipment == NodeOptions(clocks=frozenset({"a1"}))
     assert parsed({**FULL, "node": "leader:q1"}).equipment.disks.keys() == {"a1", "b1", "c1"}
     kill = {"at_s": 2, "for_s": 9, "fault": "kill", "node": "a1"}
     assert parsed(kill).equipment == NONE
@@ -38,7 +38,7 @@ def test_only_nodes_that_a_step_may_mean_are_fitted() -> None:
 
 def test_of_two_disks_of_a_node_it_gets_the_larger() -> None:
     large = {**FULL, "at_s": 30, "disk_bytes": 512 * MIB}
-    assert parsed(FULL, large, JUMP).equipment == Equipment(disks={"b1": 512 * MIB}, clocks=frozenset({"a1"}))
+    assert parsed(FULL, large, JUMP).equipment == NodeOptions(disks={"b1": 512 * MIB}, clocks=frozenset({"a1"}))
 
 
 @pytest.mark.parametrize(
@@ -203,7 +203,7 @@ def test_a_broker_that_tells_no_time_is_an_error(message: Messages) -> None:
 
 
 def test_turning_a_clock_adds_up(tmp_path: Path) -> None:
-    turned = Clock(tmp_path / "a1.clock")
+    turned = NodeClock(tmp_path / "a1.clock")
     assert turned.environ["FAKETIME_TIMESTAMP_FILE"] == str(tmp_path / "a1.clock")
     for by_s, told in ((3600.0, "+3600.000"), (-60.5, "+3539.500"), (-3600.0, "-60.500"), (60.5, "+0.000")):
         turned.turn(by_s=by_s)

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.clusters.broker.handshake import AMQP_GREETING, Probe
-from rabbitmq_resilience.clusters.spec import Link
-from rabbitmq_resilience.faults.fault import FaultContext, LateProof, Proof
-from rabbitmq_resilience.faults.nemesis import Nemesis, Record
-from rabbitmq_resilience.faults.silence import Silence
-from rabbitmq_resilience.record.events import Effect
+from rabbitmq_resilience.history.events import Effect
+from rabbitmq_resilience.model.links import Link
+from rabbitmq_resilience.nemesis.fault import FaultContext, LateProof, Proof
+from rabbitmq_resilience.nemesis.nemesis import Nemesis, Record
+from rabbitmq_resilience.nemesis.silence import Silence
+from rabbitmq_resilience.sut.broker.handshake import AMQP_GREETING, Probe
 
 LINK = Link("publisher:0", "a1")
 PROVEN = Proof(True, "seen")

@@ -9,36 +9,36 @@ from typing import Any, cast
 
 import pytest
 
-from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.clusters.broker.management import ManagementApi
-from rabbitmq_resilience.clusters.errors import ClusterError
-from rabbitmq_resilience.clusters.observer import Observer
-from rabbitmq_resilience.clusters.pool import unfit_reason
-from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
-from rabbitmq_resilience.faults.alarm import Alarm
-from rabbitmq_resilience.faults.catalogue import AnyFault
-from rabbitmq_resilience.faults.conditions import AfterStep, NodeIs, NotCritical, When
-from rabbitmq_resilience.faults.delete_queue import DeleteQueue
-from rabbitmq_resilience.faults.enable_feature_flag import EnableFeatureFlag
-from rabbitmq_resilience.faults.fault import FaultContext, Proof
-from rabbitmq_resilience.faults.lose_disk import LoseDisk
-from rabbitmq_resilience.faults.nemesis import Nemesis
-from rabbitmq_resilience.faults.purge_queue import PurgeQueue
-from rabbitmq_resilience.faults.rebalance import Rebalance
-from rabbitmq_resilience.faults.set_policy import PolicyInjection, SetPolicy
-from rabbitmq_resilience.faults.stop import Stop
+from rabbitmq_resilience.model import topology_catalogue
+from rabbitmq_resilience.model.errors import ClusterError
+from rabbitmq_resilience.nemesis.alarm import Alarm
+from rabbitmq_resilience.nemesis.conditions import AfterStep, NodeIs, NotCritical, When
+from rabbitmq_resilience.nemesis.delete_queue import DeleteQueue
+from rabbitmq_resilience.nemesis.enable_feature_flag import EnableFeatureFlag
+from rabbitmq_resilience.nemesis.fault import FaultContext, Proof
+from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
+from rabbitmq_resilience.nemesis.lose_disk import LoseDisk
+from rabbitmq_resilience.nemesis.nemesis import Nemesis
+from rabbitmq_resilience.nemesis.purge_queue import PurgeQueue
+from rabbitmq_resilience.nemesis.rebalance import Rebalance
+from rabbitmq_resilience.nemesis.set_policy import PolicyInjection, SetPolicy
+from rabbitmq_resilience.nemesis.stop import Stop
+from rabbitmq_resilience.sut.broker.management import ManagementApi
+from rabbitmq_resilience.sut.observer import Observer
+from rabbitmq_resilience.sut.pool import unfit_reason
+from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
 from rabbitmq_resilience.tools.distributions import find_broker
 from rabbitmq_resilience.tools.homes import TRIXIE
 from rabbitmq_resilience.tools.waiting import wait_until
-from rabbitmq_resilience.workloads.queues import declare
-from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience.workload.queues import declare
+from rabbitmq_resilience.workload.workload_model import Workload
 from tests.whole import await_whole
 
 pytestmark = pytest.mark.core
 
 #: What clients that are not there have recorded. (``/dev/null`` is an ordinary file on some machines.)
 NO_EVENTS = Path(__file__).with_name("no_events.jsonl")
-THREE = catalogue.load("three_nodes_three_zones")
+THREE = topology_catalogue.load("three_nodes_three_zones")
 PROVEN = ["injecting", "injected", "proven", "healing", "healed", "heal_proven"]
 
 
@@ -237,7 +237,7 @@ def test_a_feature_flag_is_enabled_on_all_nodes_for_good() -> None:
 def test_a_topology_may_have_feature_flags_enabled(tmp_path: Path) -> None:
     if not TRIXIE.is_there():
         pytest.skip("the home of 4.0 is not there")
-    topology = catalogue.load("one_node").model_copy(update={"enable_feature_flags": ("khepri_db",)})
+    topology = topology_catalogue.load("one_node").model_copy(update={"enable_feature_flags": ("khepri_db",)})
     with LocalCluster.form(topology, broker=find_broker(TRIXIE.place())) as cluster:
         assert cluster.api("a1").has_feature("khepri_db")
         assert not unfit_reason(cluster)

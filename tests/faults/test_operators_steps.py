@@ -9,15 +9,15 @@ from typing import Any
 import pytest
 import yaml
 
-from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable
-from rabbitmq_resilience.faults.conditions import AfterStep, NodeIs, NotCritical, Scene, When
-from rabbitmq_resilience.faults.targets import Resolver, TargetError
-from rabbitmq_resilience.scenarios import fault_file
+from rabbitmq_resilience.model import topology_catalogue
+from rabbitmq_resilience.nemesis.conditions import AfterStep, NodeIs, NotCritical, Scene, When
+from rabbitmq_resilience.nemesis.targets import Resolver, TargetError
+from rabbitmq_resilience.scenario import fault_file
+from rabbitmq_resilience.sut.broker.management import ApiError, ApiUnreachable
 from tests.messages import Messages
 from tests.scenarios.test_fault_file import SANE, refused
 
-THREE = catalogue.load("three_nodes_three_zones")
+THREE = topology_catalogue.load("three_nodes_three_zones")
 
 
 def scheduled(*steps: dict[str, Any]) -> dict[str, Any]:

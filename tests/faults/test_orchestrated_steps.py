@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.clusters.errors import ClusterError
-from rabbitmq_resilience.clusters.protocol import ProcessState
-from rabbitmq_resilience.faults import drain_node, processes, rolling_restart
-from rabbitmq_resilience.faults.drain_node import DrainNode, DrainNodeInjection
-from rabbitmq_resilience.faults.rolling_restart import RollingRestart, RollingRestartInjection
+from rabbitmq_resilience.model import topology_catalogue
+from rabbitmq_resilience.model.errors import ClusterError
+from rabbitmq_resilience.nemesis import drain_node, processes, rolling_restart
+from rabbitmq_resilience.nemesis.drain_node import DrainNode, DrainNodeInjection
+from rabbitmq_resilience.nemesis.rolling_restart import RollingRestart, RollingRestartInjection
+from rabbitmq_resilience.sut.protocol import ProcessState
 from tests.faults.written_steps import parsed, refused
 from tests.messages import Messages
 
-THREE = catalogue.load("three_nodes_three_zones")
+THREE = topology_catalogue.load("three_nodes_three_zones")
 DRAINED = {"fault": "drain_node", "at_s": 1, "for_s": 30}
 
 

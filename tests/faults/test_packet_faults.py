@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.clusters.pool import ClusterPool
-from rabbitmq_resilience.clusters.spec import Link
-from rabbitmq_resilience.faults.packets import PacketStep, Seen
-from rabbitmq_resilience.play.run import Testbed, run_scenario
-from rabbitmq_resilience.scenarios import fault_file
+from rabbitmq_resilience.model.links import Link
+from rabbitmq_resilience.nemesis.packet_faults import PacketCounts, PacketStep
+from rabbitmq_resilience.runner.run import RunContext, run_scenario
+from rabbitmq_resilience.scenario import fault_file
+from rabbitmq_resilience.sut.pool import ClusterPool
 from rabbitmq_resilience.tools.distributions import ToolMissingError
 from tests.faults.written_steps import parsed, refused
 from tests.messages import Messages
@@ -123,8 +123,8 @@ def test_what_does_not_meet_is_accepted() -> None:
     parsed_on_five(LOSS, {"at_s": 2, "for_s": 5, "fault": "partition", "between": ["zone:c", "zone:a"]})
 
 
-def seen(sent: int = 100, *answers_ms: float, met: int = 50, repeated: int = 0) -> Seen:
-    return Seen(sent, answers_ms, met, repeated)
+def seen(sent: int = 100, *answers_ms: float, met: int = 50, repeated: int = 0) -> PacketCounts:
+    return PacketCounts(sent, answers_ms, met, repeated)
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def seen(sent: int = 100, *answers_ms: float, met: int = 50, repeated: int = 0) 
         (NETEM[4], seen(3, 2.0, 150.0, 300.0), seen(3, 2.0, 9.0, 300.0)),
     ],
 )
-def test_probes_show_each_or_do_not(fields: dict[str, Any], shows: Seen, does_not: Seen) -> None:
+def test_probes_show_each_or_do_not(fields: dict[str, Any], shows: PacketCounts, does_not: PacketCounts) -> None:
     assert step(**fields).unseen(shows) == ""
     assert step(**fields).unseen(does_not) != ""
 
@@ -160,7 +160,7 @@ def test_what_is_missing_is_told_before_anything_is_started(tmp_path: Path) -> N
         asked.append(needs)
         raise ToolMissingError("no pumba found")
 
-    testbed = Testbed(ClusterPool(), tmp_path, io.StringIO(), driver="docker", require=require)
+    testbed = RunContext(ClusterPool(), tmp_path, io.StringIO(), driver="docker", require=require)
     with pytest.raises(ToolMissingError, match="pumba"):
         run_scenario(parsed_on_five(LOSS), testbed)
 

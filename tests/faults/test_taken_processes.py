@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.clusters.protocol import ProcessState
-from rabbitmq_resilience.faults import processes
-from rabbitmq_resilience.faults.processes import ProcessInjection
+from rabbitmq_resilience.nemesis import processes
+from rabbitmq_resilience.nemesis.processes import ProcessInjection
+from rabbitmq_resilience.sut.protocol import ProcessState
 
 BEFORE, OTHER = "process 7", "process 8"
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.clusters.spec import Link
-from rabbitmq_resilience.faults.targets import (
+from rabbitmq_resilience.model import topology_catalogue
+from rabbitmq_resilience.model.links import Link
+from rabbitmq_resilience.nemesis.targets import (
     Resolver,
     TargetError,
     check_target,
@@ -20,7 +20,7 @@ from rabbitmq_resilience.faults.targets import (
 )
 from tests.messages import Messages
 
-FIVE = catalogue.load("five_nodes_three_zones")
+FIVE = topology_catalogue.load("five_nodes_three_zones")
 
 
 def resolver(seed: int = 0, leader: str | None = "b2") -> Resolver:

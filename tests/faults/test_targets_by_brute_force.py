@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.clusters.spec import Link, Topology
-from rabbitmq_resilience.faults.fault import CutCount
-from rabbitmq_resilience.faults.targets import (
+from rabbitmq_resilience.model import topology_catalogue
+from rabbitmq_resilience.model.links import Link
+from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.nemesis.fault import CutCount
+from rabbitmq_resilience.nemesis.targets import (
     Resolver,
     TargetError,
     check_target,
@@ -22,7 +23,7 @@ from rabbitmq_resilience.faults.targets import (
     resolved_links,
 )
 
-TOPOLOGIES = [catalogue.load(name) for name in catalogue.names()]
+TOPOLOGIES = [topology_catalogue.load(name) for name in topology_catalogue.names()]
 topologies = st.sampled_from(TOPOLOGIES)
 
 

@@ -18,13 +18,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.clusters.spec import Link
-from rabbitmq_resilience.faults import silence, watch
-from rabbitmq_resilience.faults.at_work import AtWork
-from rabbitmq_resilience.faults.fault import FaultContext, Proof
-from rabbitmq_resilience.faults.silence import CROSSING_S, Silence
-from rabbitmq_resilience.faults.watch import LOOK_S, SILENT_S, Watch
-from rabbitmq_resilience.record.events import Effect
+from rabbitmq_resilience.history.events import Effect
+from rabbitmq_resilience.model.links import Link
+from rabbitmq_resilience.nemesis import silence, watch
+from rabbitmq_resilience.nemesis.at_work import AtWork
+from rabbitmq_resilience.nemesis.fault import FaultContext, Proof
+from rabbitmq_resilience.nemesis.silence import CROSSING_S, Silence
+from rabbitmq_resilience.nemesis.watch import LOOK_S, SILENT_S, Watch
 from rabbitmq_resilience.tools.waiting import WaitTimeout
 from tests.messages import Messages
 

@@ -7,9 +7,9 @@ from typing import Any
 import fastjsonschema
 import pytest
 
-from rabbitmq_resilience.clusters.spec import Link
-from rabbitmq_resilience.scenarios import fault_file, schema
-from rabbitmq_resilience.scenarios.model import Scenario
+from rabbitmq_resilience.model.links import Link
+from rabbitmq_resilience.scenario import fault_file, schema
+from rabbitmq_resilience.scenario.model import Scenario
 from tests.messages import Messages
 
 FILE = """

@@ -9,12 +9,12 @@ from typing import Any, cast
 
 import pytest
 
-from rabbitmq_resilience.clusters.broker.versions import ANY_IMAGE, UPGRADE_TO
-from rabbitmq_resilience.faults import upgrade
-from rabbitmq_resilience.faults.fault import FaultContext
-from rabbitmq_resilience.faults.upgrade import UpgradeInjection
-from rabbitmq_resilience.play.judging import upgraded_to
-from rabbitmq_resilience.record.events import FaultEvent
+from rabbitmq_resilience.history.events import FaultEvent
+from rabbitmq_resilience.nemesis import upgrade
+from rabbitmq_resilience.nemesis.fault import FaultContext
+from rabbitmq_resilience.nemesis.upgrade import UpgradeInjection
+from rabbitmq_resilience.runner.judging import upgraded_to
+from rabbitmq_resilience.sut.broker.versions import ANY_IMAGE, UPGRADE_TO
 from tests.faults.written_steps import parsed, refused
 from tests.messages import Messages
 

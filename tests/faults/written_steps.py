@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from rabbitmq_resilience.scenarios import fault_file
-from rabbitmq_resilience.scenarios.model import Scenario
+from rabbitmq_resilience.scenario import fault_file
+from rabbitmq_resilience.scenario.model import Scenario
 
 
 def parsed(

@@ -6,15 +6,16 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from rabbitmq_resilience import Fault, Invariant, command, options, options_page
-from rabbitmq_resilience.faults.catalogue import FAULTS
-from rabbitmq_resilience.faults.conditions import When
-from rabbitmq_resilience.invariants.catalogue import INVARIANTS
-from rabbitmq_resilience.scenarios import documentation, schema
-from rabbitmq_resilience.scenarios.expectations import Expectation
-from rabbitmq_resilience.scenarios.model import Phases, Scenario
-from rabbitmq_resilience.workloads.queue_settings import Mirroring, QueueLimits
-from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience import Fault, Invariant, command
+from rabbitmq_resilience.checkers.checker_catalogue import INVARIANTS
+from rabbitmq_resilience.nemesis.conditions import When
+from rabbitmq_resilience.nemesis.fault_catalogue import FAULTS
+from rabbitmq_resilience.plugin import options, options_page
+from rabbitmq_resilience.scenario import documentation, schema
+from rabbitmq_resilience.scenario.expectations import Expectation
+from rabbitmq_resilience.scenario.model import Phases, Scenario
+from rabbitmq_resilience.workload.queue_settings import Mirroring, QueueLimits
+from rabbitmq_resilience.workload.workload_model import Workload
 
 ROOT = Path(__file__).resolve().parents[2]
 README_LINES_MAX = 150

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.scenarios import fault_file
+from rabbitmq_resilience.scenario import fault_file
 from tests import messages
 from tests.conftest import LONGEST_FIRST
 from tests.house import pages, structure

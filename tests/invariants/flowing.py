@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from rabbitmq_resilience.invariants.flow import SteadyFlow
-from rabbitmq_resilience.invariants.verdict import Finding, History, Verdict
+from rabbitmq_resilience.checkers.flow import SteadyFlow
+from rabbitmq_resilience.checkers.verdict import Finding, History, Verdict
 from tests.invariants import literal
 from tests.invariants.literal import cluster, deliver, event, phases, queues, us
 

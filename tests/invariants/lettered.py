@@ -8,12 +8,12 @@ from math import inf
 from random import Random
 from typing import Any
 
-from rabbitmq_resilience.invariants.dead_letters import SETTLED_WITHIN_S
-from rabbitmq_resilience.invariants.lost_letters import FELT_FOR_S
-from rabbitmq_resilience.invariants.verdict import History
-from rabbitmq_resilience.record.history import Outcome
-from rabbitmq_resilience.record.routes import Routes
-from rabbitmq_resilience.workloads.dead_letters import Rejected
+from rabbitmq_resilience.checkers.dead_letters import SETTLED_WITHIN_S
+from rabbitmq_resilience.checkers.lost_dead_letters import FELT_FOR_S
+from rabbitmq_resilience.checkers.verdict import History
+from rabbitmq_resilience.history.history import Outcome
+from rabbitmq_resilience.history.routes import Routes
+from rabbitmq_resilience.workload.dead_lettering import Rejected
 from tests.invariants.literal import (
     THREE,
     Row,

@@ -8,11 +8,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from rabbitmq_resilience.invariants.verdict import History
-from rabbitmq_resilience.record.events import Event, SampleEvent, event_of
-from rabbitmq_resilience.record.history import DELIVERIES, Outcome, StreamWriter
-from rabbitmq_resilience.record.metrics import SERIES
-from rabbitmq_resilience.record.routes import OWED
+from rabbitmq_resilience.checkers.verdict import History
+from rabbitmq_resilience.history.events import Event, SampleEvent, event_of
+from rabbitmq_resilience.history.history import DELIVERIES, Outcome, StreamWriter
+from rabbitmq_resilience.history.metrics import SERIES
+from rabbitmq_resilience.history.routes import OWED
 
 ORIGIN_US = 1_000_000_000
 THREE = ("a1", "b1", "c1")

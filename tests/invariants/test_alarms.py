@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.invariants.alarms import Alarms
-from rabbitmq_resilience.invariants.verdict import Finding, Verdict
-from rabbitmq_resilience.record.events import Event
+from rabbitmq_resilience.checkers.alarms import Alarms
+from rabbitmq_resilience.checkers.verdict import Finding, Verdict
+from rabbitmq_resilience.history.events import Event
 from tests.invariants.literal import THREE, Row, cluster, event, fault, history, node_states, phases, queues, told, us
 from tests.messages import Messages
 

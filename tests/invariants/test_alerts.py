@@ -11,11 +11,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.invariants.alerts import Alerts, FiringAlert
-from rabbitmq_resilience.invariants.verdict import Finding, Verdict
-from rabbitmq_resilience.record.alerts import Active, RuleGroup
-from rabbitmq_resilience.record.alerts import Alerts as Record
-from rabbitmq_resilience.record.events import Event
+from rabbitmq_resilience.checkers.alerts import Alerts, FiringAlert
+from rabbitmq_resilience.checkers.verdict import Finding, Verdict
+from rabbitmq_resilience.history.events import Event
+from rabbitmq_resilience.history.recorded_alerts import Active, RuleGroup
+from rabbitmq_resilience.history.recorded_alerts import RecordedAlerts as Record
 from tests.invariants.literal import cluster, event, fault, history, node_states, phases, queues, us
 from tests.messages import Messages
 

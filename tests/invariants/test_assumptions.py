@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from rabbitmq_resilience.invariants import columns
-from rabbitmq_resilience.invariants.assumptions import (
+from rabbitmq_resilience.checkers import columns
+from rabbitmq_resilience.checkers.assumptions import (
     DrainComplete,
     FaultsBegun,
     FaultsProven,
@@ -13,9 +13,9 @@ from rabbitmq_resilience.invariants.assumptions import (
     RunEnded,
     Watched,
 )
-from rabbitmq_resilience.invariants.verdict import Verdict
-from rabbitmq_resilience.record.events import Event
-from rabbitmq_resilience.record.history import Outcome
+from rabbitmq_resilience.checkers.verdict import Verdict
+from rabbitmq_resilience.history.events import Event
+from rabbitmq_resilience.history.history import Outcome
 from tests.invariants.literal import cluster, deliver, event, fault, history, node_states, phases, publish, us
 from tests.messages import Messages
 

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from rabbitmq_resilience.invariants.availability import Availability
-from rabbitmq_resilience.invariants.verdict import Coverage, Finding, Verdict
-from rabbitmq_resilience.record.events import Event
-from rabbitmq_resilience.record.history import Outcome
+from rabbitmq_resilience.checkers.availability import Availability
+from rabbitmq_resilience.checkers.verdict import Coverage, Finding, Verdict
+from rabbitmq_resilience.history.events import Event
+from rabbitmq_resilience.history.history import Outcome
 from tests.invariants.literal import (
     FOUR,
     Row,

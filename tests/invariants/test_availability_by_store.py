@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.invariants.availability import Availability
-from rabbitmq_resilience.invariants.facts import Facts
-from rabbitmq_resilience.invariants.verdict import Verdict
-from rabbitmq_resilience.record.events import Event
+from rabbitmq_resilience.checkers.availability import Availability
+from rabbitmq_resilience.checkers.facts import Facts
+from rabbitmq_resilience.checkers.verdict import Verdict
+from rabbitmq_resilience.history.events import Event
 from tests.invariants.literal import apart, cluster, fault, history, load, phases, publish, queues, sample
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.invariants.facts import Facts
-from rabbitmq_resilience.invariants.gaps import UNWATCHED_S_MAX
-from rabbitmq_resilience.invariants.truth import truth_of
+from rabbitmq_resilience.checkers.facts import Facts
+from rabbitmq_resilience.checkers.fault_timeline import truth_of
+from rabbitmq_resilience.checkers.gaps import UNWATCHED_S_MAX
 from tests.invariants.literal import THREE, cluster, event, fault, us
 
 BEGINS_S, ENDS_S, LAST_S = 10, 40, 50

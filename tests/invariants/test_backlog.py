@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from rabbitmq_resilience.invariants.backlog import Backlog
-from rabbitmq_resilience.invariants.verdict import Coverage, Finding, Verdict
+from rabbitmq_resilience.checkers.backlog import Backlog
+from rabbitmq_resilience.checkers.verdict import Coverage, Finding, Verdict
 from tests.invariants.literal import PHASES, cluster, event, history, phases, queues
 from tests.messages import Messages
 

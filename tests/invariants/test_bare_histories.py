@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.invariants.catalogue import INVARIANTS
-from rabbitmq_resilience.invariants.wholeness import HistoryWhole
-from rabbitmq_resilience.record.history import Outcome
+from rabbitmq_resilience.checkers.checker_catalogue import INVARIANTS
+from rabbitmq_resilience.checkers.wholeness import HistoryWhole
+from rabbitmq_resilience.history.history import Outcome
 from tests.invariants.lettered import Setting
 from tests.invariants.literal import (
     Row,

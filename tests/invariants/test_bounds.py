@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from rabbitmq_resilience.invariants import order as order_module
-from rabbitmq_resilience.invariants.assumptions import Watched
-from rabbitmq_resilience.invariants.availability import Availability
-from rabbitmq_resilience.invariants.gaps import UNWATCHED_S_MAX
-from rabbitmq_resilience.invariants.order import Order
-from rabbitmq_resilience.invariants.recovery import Recovery
-from rabbitmq_resilience.invariants.throughput import Throughput
-from rabbitmq_resilience.invariants.times import left, times
-from rabbitmq_resilience.invariants.units import seconds
-from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Finding, Verdict
-from rabbitmq_resilience.record.events import Event
-from rabbitmq_resilience.record.history import Outcome
+from rabbitmq_resilience.checkers import order as order_module
+from rabbitmq_resilience.checkers.assumptions import Watched
+from rabbitmq_resilience.checkers.availability import Availability
+from rabbitmq_resilience.checkers.gaps import UNWATCHED_S_MAX
+from rabbitmq_resilience.checkers.order import Order
+from rabbitmq_resilience.checkers.recovery import Recovery
+from rabbitmq_resilience.checkers.throughput import Throughput
+from rabbitmq_resilience.checkers.times import left, times
+from rabbitmq_resilience.checkers.units import seconds
+from rabbitmq_resilience.checkers.verdict import EXAMPLES_MAX, Finding, Verdict
+from rabbitmq_resilience.history.events import Event
+from rabbitmq_resilience.history.history import Outcome
 from tests.invariants.literal import (
     Row,
     cluster,

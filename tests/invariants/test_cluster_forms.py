@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.invariants.cluster_forms import forms, handled_until_us, unhandled_from_us, version_of
-from rabbitmq_resilience.invariants.facts import Facts
-from rabbitmq_resilience.invariants.steps import NEVER_US
+from rabbitmq_resilience.checkers.cluster_forms import forms, handled_until_us, unhandled_from_us, version_of
+from rabbitmq_resilience.checkers.facts import Facts
+from rabbitmq_resilience.checkers.observed_faults import NEVER_US
 from tests.invariants.literal import THREE, cluster, fault, us
 
 KHEPRI_FROM = (4, 3)

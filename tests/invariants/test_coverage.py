@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from rabbitmq_resilience.invariants.metadata import Metadata
-from rabbitmq_resilience.invariants.no_loss import NoLoss
-from rabbitmq_resilience.invariants.order import Order
-from rabbitmq_resilience.invariants.partition_mode import PartitionMode
-from rabbitmq_resilience.invariants.verdict import Coverage, Verdict
+from rabbitmq_resilience.checkers.metadata import Metadata
+from rabbitmq_resilience.checkers.no_loss import NoLoss
+from rabbitmq_resilience.checkers.order import Order
+from rabbitmq_resilience.checkers.partition_mode import PartitionMode
+from rabbitmq_resilience.checkers.verdict import Coverage, Verdict
 from tests.invariants.literal import (
     THREE,
     apart,

@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.invariants.dead_letters import DeadLetterPromise
-from rabbitmq_resilience.invariants.no_loss import NoLoss
-from rabbitmq_resilience.invariants.order import Order
-from rabbitmq_resilience.invariants.uptime import Uptime
-from rabbitmq_resilience.invariants.verdict import Verdict
-from rabbitmq_resilience.record.history import DELIVERIES, PUBLISHES
-from rabbitmq_resilience.record.letters import Letters
-from rabbitmq_resilience.workloads.dead_letters import Rejected
-from rabbitmq_resilience.workloads.drain import Tally
-from rabbitmq_resilience.workloads.load import deliveries_path, publishes_path
+from rabbitmq_resilience.checkers.dead_letters import DeadLetterPromise
+from rabbitmq_resilience.checkers.no_loss import NoLoss
+from rabbitmq_resilience.checkers.order import Order
+from rabbitmq_resilience.checkers.uptime import Uptime
+from rabbitmq_resilience.checkers.verdict import Verdict
+from rabbitmq_resilience.history.dead_letter_routes import DeadLetterRoutes
+from rabbitmq_resilience.history.history import DELIVERIES, PUBLISHES
+from rabbitmq_resilience.workload.dead_lettering import Rejected
+from rabbitmq_resilience.workload.drain import Tally
+from rabbitmq_resilience.workload.load import deliveries_path, publishes_path
 from tests.invariants.lettered import BOTH, DOUBLED, EACH, FANNED_OUT, PUBLISHED, Setting, told
 from tests.invariants.literal import (
     THREE,
@@ -92,7 +92,9 @@ def test_the_tally_waits_for_what_was_rejected(
     sent = [{**rows[0], "route": layout.routes.index(tuple(r["queue"] for r in rows))} for rows in of_messages.values()]
     write_stream(publishes_path(folder, "publisher-0", 0), PUBLISHES, sent)
     write_stream(deliveries_path(folder, "consumer-0", 0), DELIVERIES, made.deliveries)
-    tally = Tally(folder, publishers=2, routes=layout.table, letters=Letters(layout.taking, setting.reject_one_in))
+    tally = Tally(
+        folder, publishers=2, routes=layout.table, letters=DeadLetterRoutes(layout.taking, setting.reject_one_in)
+    )
     tally.update()
     settled = [m for m in made.copies if (m.came and not m.turned_down) or m.letters == {*layout.taking[m.queue]}]
     assert tally.unconsumed == sum((m.confirmed or m.turned_down) and m not in settled for m in made.copies)
@@ -164,13 +166,13 @@ def test_nothing_is_said_of_a_fault_after_which_nothing_came(message: Messages) 
 def test_who_rejects_and_who_judges_draw_alike(one_in: int, publisher: int, first: int) -> None:
     rejected = Rejected(one_in)
     sequence = np.arange(first, first + 300)
-    drawn = Letters({}, one_in).rejected(np.full(300, publisher), sequence)
+    drawn = DeadLetterRoutes({}, one_in).rejected(np.full(300, publisher), sequence)
     assert [rejected(publisher, one) for one in sequence.tolist()] == drawn.tolist()
 
 
 def test_one_in_so_many_is_rejected() -> None:
     for one_in in (1, 2, 10, 100):
-        drawn = Letters({}, one_in).rejected(np.full(200_000, 3), np.arange(200_000))
+        drawn = DeadLetterRoutes({}, one_in).rejected(np.full(200_000, 3), np.arange(200_000))
         assert drawn.mean() == pytest.approx(1 / one_in, rel=0.1)
 
 

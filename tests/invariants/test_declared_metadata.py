@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.invariants.facts import ClusterFacts
-from rabbitmq_resilience.invariants.metadata import Metadata, permits_lost_declarations
-from rabbitmq_resilience.invariants.verdict import Finding, Verdict
-from rabbitmq_resilience.record.events import Event
+from rabbitmq_resilience.checkers.facts import ClusterFacts
+from rabbitmq_resilience.checkers.metadata import Metadata, permits_lost_declarations
+from rabbitmq_resilience.checkers.verdict import Finding, Verdict
+from rabbitmq_resilience.history.events import Event
 from tests.invariants.literal import THREE, apart, cluster, event, fault, history, node_states, phases
 from tests.messages import Messages
 

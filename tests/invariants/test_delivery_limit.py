@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from rabbitmq_resilience.invariants.delivery_limit import given_up
-from rabbitmq_resilience.invariants.facts import Facts
+from rabbitmq_resilience.checkers.delivery_limit import given_up
+from rabbitmq_resilience.checkers.facts import Facts
 from tests.invariants.literal import apart, cluster, event, fault, queues, us
 
 APART = fault(20, 50, cut=apart(["a1"], ["b1", "c1"]))

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.invariants.disk import Disk
-from rabbitmq_resilience.invariants.verdict import Finding, Verdict
+from rabbitmq_resilience.checkers.disk import Disk
+from rabbitmq_resilience.checkers.verdict import Finding, Verdict
 from tests.invariants.literal import THREE, Row, cluster, event, fault, history, node_states, phases, queues, told, us
 from tests.messages import Messages
 

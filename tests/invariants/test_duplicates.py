@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.invariants.disturbances import SETTLED_WITHIN_S
-from rabbitmq_resilience.invariants.no_loss import NoLoss
-from rabbitmq_resilience.invariants.verdict import Finding, Verdict
-from rabbitmq_resilience.invariants.worlds import TICKS_MAX
+from rabbitmq_resilience.checkers.instability import SETTLED_WITHIN_S
+from rabbitmq_resilience.checkers.no_loss import NoLoss
+from rabbitmq_resilience.checkers.verdict import Finding, Verdict
+from rabbitmq_resilience.model.durations import TICKS_MAX
 from tests.invariants.literal import (
     FIVE,
     Row,

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.invariants.no_loss import NoLoss
-from rabbitmq_resilience.invariants.owners import NOTICED_EARLIER_S
-from rabbitmq_resilience.invariants.verdict import History, Verdict
-from rabbitmq_resilience.record.history import Outcome
+from rabbitmq_resilience.checkers.exclusive_owners import NOTICED_EARLIER_S
+from rabbitmq_resilience.checkers.no_loss import NoLoss
+from rabbitmq_resilience.checkers.verdict import History, Verdict
+from rabbitmq_resilience.history.history import Outcome
 from tests.invariants.literal import (
     Row,
     cluster,

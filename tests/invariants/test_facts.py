@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rabbitmq_resilience.invariants.facts import Facts
-from rabbitmq_resilience.invariants.steps import NEVER_US
-from rabbitmq_resilience.record.events import Event
+from rabbitmq_resilience.checkers.facts import Facts
+from rabbitmq_resilience.checkers.observed_faults import NEVER_US
+from rabbitmq_resilience.history.events import Event
 from tests.invariants.literal import event, us
 
 

@@ -16,17 +16,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.invariants.fan_out import Shards, companions, is_repeated
-from rabbitmq_resilience.invariants.ledger import ledger_of
-from rabbitmq_resilience.invariants.no_loss import NoLoss
-from rabbitmq_resilience.invariants.order import Order
-from rabbitmq_resilience.invariants.verdict import History, Verdict
-from rabbitmq_resilience.invariants.waits import confirm_waits, delivery_waits
-from rabbitmq_resilience.record.history import DELIVERIES, PUBLISHES, Outcome
-from rabbitmq_resilience.record.routes import Routes
-from rabbitmq_resilience.workloads.drain import Tally
-from rabbitmq_resilience.workloads.load import deliveries_path, publishes_path, share
-from rabbitmq_resilience.workloads.routing import Routing
+from rabbitmq_resilience.checkers.fan_out import Shards, companions, is_repeated
+from rabbitmq_resilience.checkers.message_ledger import ledger_of
+from rabbitmq_resilience.checkers.no_loss import NoLoss
+from rabbitmq_resilience.checkers.order import Order
+from rabbitmq_resilience.checkers.verdict import History, Verdict
+from rabbitmq_resilience.checkers.waits import confirm_waits, delivery_waits
+from rabbitmq_resilience.history.history import DELIVERIES, PUBLISHES, Outcome
+from rabbitmq_resilience.history.routes import Routes
+from rabbitmq_resilience.workload.drain import Tally
+from rabbitmq_resilience.workload.load import deliveries_path, publishes_path, share
+from rabbitmq_resilience.workload.routing import Routing
 from tests.invariants.literal import (
     Row,
     cluster,

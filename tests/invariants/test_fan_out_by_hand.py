@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.invariants.availability import Availability
-from rabbitmq_resilience.invariants.no_loss import NoLoss
-from rabbitmq_resilience.invariants.partition_mode import PartitionMode
-from rabbitmq_resilience.invariants.starved import STARVED_S, starved
-from rabbitmq_resilience.invariants.throughput import Throughput
-from rabbitmq_resilience.invariants.verdict import Verdict
-from rabbitmq_resilience.record.events import LoadEvent
+from rabbitmq_resilience.checkers.availability import Availability
+from rabbitmq_resilience.checkers.no_loss import NoLoss
+from rabbitmq_resilience.checkers.partition_mode import PartitionMode
+from rabbitmq_resilience.checkers.starved import STARVED_S, starved
+from rabbitmq_resilience.checkers.throughput import Throughput
+from rabbitmq_resilience.checkers.verdict import Verdict
+from rabbitmq_resilience.history.events import LoadEvent
 from tests.invariants.literal import (
     THREE,
     apart,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.invariants.flow import Answer
-from rabbitmq_resilience.invariants.verdict import Verdict
+from rabbitmq_resilience.checkers.flow import Answer
+from rabbitmq_resilience.checkers.verdict import Verdict
 from tests.invariants import literal
 from tests.invariants.flowing import Curve, answer, check, history, in_turn, load
 from tests.invariants.literal import blocked, event, fault

@@ -11,9 +11,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.invariants.flow import Answer
-from rabbitmq_resilience.invariants.verdict import History
-from rabbitmq_resilience.record.history import Outcome
+from rabbitmq_resilience.checkers.flow import Answer
+from rabbitmq_resilience.checkers.verdict import History
+from rabbitmq_resilience.history.history import Outcome
 from tests.invariants import literal
 from tests.invariants.flowing import Curve, check, history, in_turn, load
 from tests.invariants.literal import Row

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.invariants.followers import Followers
-from rabbitmq_resilience.invariants.verdict import Coverage, Finding, Verdict
+from rabbitmq_resilience.checkers.followers import Followers
+from rabbitmq_resilience.checkers.verdict import Coverage, Finding, Verdict
 from tests.invariants.literal import (
     PHASES,
     THREE,

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from rabbitmq_resilience.invariants.metadata import Metadata
-from rabbitmq_resilience.invariants.no_loss import NoLoss
-from rabbitmq_resilience.invariants.partition_mode import PartitionMode
-from rabbitmq_resilience.invariants.verdict import Finding, Verdict
-from rabbitmq_resilience.record.events import Event
+from rabbitmq_resilience.checkers.metadata import Metadata
+from rabbitmq_resilience.checkers.no_loss import NoLoss
+from rabbitmq_resilience.checkers.partition_mode import PartitionMode
+from rabbitmq_resilience.checkers.verdict import Finding, Verdict
+from rabbitmq_resilience.history.events import Event
 from tests.invariants.literal import (
     FIVE,
     FOUR,

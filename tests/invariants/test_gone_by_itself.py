@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rabbitmq_resilience.invariants.verdict import Verdict
+from rabbitmq_resilience.checkers.verdict import Verdict
 from tests.invariants.literal import fault, node_states
 from tests.invariants.test_availability import check, confirms
 

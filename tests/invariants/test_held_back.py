@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.invariants.consequences import consequences
-from rabbitmq_resilience.invariants.held_back import HeldBack, held_back
-from rabbitmq_resilience.invariants.verdict import Finding, Verdict
-from rabbitmq_resilience.pages.charts import charts
-from rabbitmq_resilience.pages.impact import impact
-from rabbitmq_resilience.pages.series import series
+from rabbitmq_resilience.checkers.consequences import consequences
+from rabbitmq_resilience.checkers.held_back import HeldBack, held_back
+from rabbitmq_resilience.checkers.verdict import Finding, Verdict
+from rabbitmq_resilience.report.charts import charts
+from rabbitmq_resilience.report.impact import impact
+from rabbitmq_resilience.report.series import series
 from tests.invariants.literal import cluster, event, fault, history, phases, publish, queues, us
 from tests.messages import Messages
 

@@ -10,16 +10,16 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from rabbitmq_resilience.invariants.catalogue import ASSUMPTIONS, INVARIANTS
-from rabbitmq_resilience.invariants.judge import Judgement, judge
-from rabbitmq_resilience.invariants.recorded import load_history
-from rabbitmq_resilience.invariants.verdict import Assumption, Coverage, Finding, History, Invariant, Scope, Verdict
-from rabbitmq_resilience.record.alerts import Alerts, RuleGroup, write_alerts
-from rabbitmq_resilience.record.events import Event, SampleEvent
-from rabbitmq_resilience.record.history import DELIVERIES, DELIVERIES_SUFFIX, PUBLISHES, PUBLISHES_SUFFIX, StreamWriter
-from rabbitmq_resilience.record.letters import Letters
-from rabbitmq_resilience.record.routes import Routes
-from rabbitmq_resilience.record.run_directory import RunDirectory
+from rabbitmq_resilience.checkers.checker_catalogue import ASSUMPTIONS, INVARIANTS
+from rabbitmq_resilience.checkers.judge import Judgement, judge
+from rabbitmq_resilience.checkers.recorded_history import load_history
+from rabbitmq_resilience.checkers.verdict import Assumption, Checker, Coverage, Finding, History, Scope, Verdict
+from rabbitmq_resilience.history.dead_letter_routes import DeadLetterRoutes
+from rabbitmq_resilience.history.events import Event, SampleEvent
+from rabbitmq_resilience.history.history import DELIVERIES, DELIVERIES_SUFFIX, PUBLISHES, PUBLISHES_SUFFIX, StreamWriter
+from rabbitmq_resilience.history.recorded_alerts import RecordedAlerts, RuleGroup, write_alerts
+from rabbitmq_resilience.history.routes import Routes
+from rabbitmq_resilience.history.run_directory import RunDirectory
 from tests.invariants.literal import (
     THREE,
     Row,
@@ -79,7 +79,7 @@ def judged(
 ) -> Judgement:
     """The first invariant, ``a``, needs all assumptions; the others forgive ``of_some`` and ``of_valid``."""
     kinds = (SaysStrictly, Says, Says)
-    invariants: dict[str, Invariant] = {n: kind(v) for n, kind, v in zip("abc", kinds, verdicts, strict=False)}
+    invariants: dict[str, Checker] = {n: kind(v) for n, kind, v in zip("abc", kinds, verdicts, strict=False)}
     assumptions: dict[str, Assumption] = {
         "whole": Says(whole),
         "of_some": SaysStrictly(of_some),
@@ -157,15 +157,15 @@ def test_what_is_forgiven_exists_and_is_not_of_the_whole_run() -> None:
         assert all(ASSUMPTIONS[name].scope != "run" for name in invariant.forgives)
 
 
-def every_invariant() -> dict[str, Invariant]:
+def every_invariant() -> dict[str, Checker]:
     """With its default bounds, as far as it has some and they fit 20 messages/s."""
     stated = {"uptime": {"outage_s_max": 5}, "flow": {"window_s": 2}}
     return {name: invariant.model_validate(stated.get(name, {})) for name, invariant in INVARIANTS.items()}
 
 
-def no_alerts() -> Alerts:
+def no_alerts() -> RecordedAlerts:
     """Rules that were evaluated all the time, and none of which fired."""
-    return Alerts([RuleGroup("mine", 1.0, ["Something"], [(us(-1), us(96))])], [])
+    return RecordedAlerts([RuleGroup("mine", 1.0, ["Something"], [(us(-1), us(96))])], [])
 
 
 def whole_run() -> History:
@@ -178,7 +178,7 @@ def whole_run() -> History:
     drained = event(94, "drain", complete=True, confirmed=1800, received=1800, unconsumed=0, detail="")
     publishes = [publish(n, at_s) | {"node": 1} for n, at_s in enumerate(times)]
     deliveries = [deliver(n, at_s + 0.01) for n, at_s in enumerate(times)]
-    rejected = Letters({0: (1,)}, ONE_IN).rejected(np.zeros(len(times), int), np.arange(len(times)))
+    rejected = DeadLetterRoutes({0: (1,)}, ONE_IN).rejected(np.zeros(len(times), int), np.arange(len(times)))
     deliveries += [deliver(n, times[n] + 0.02, queue=1, consumer=1) for n in np.flatnonzero(rejected).tolist()]
     rebalanced = fault(40, 40.5, step=9, name="rebalance")
     asked = [event(at, "flow_states", node="a1", connections={"running": 2}, flow_queues=[]) for at in range(5, 95, 5)]

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.invariants.availability import Availability
-from rabbitmq_resilience.invariants.facts import Facts
-from rabbitmq_resilience.invariants.kept_away import kept_away
-from rabbitmq_resilience.invariants.steps import NEVER_US
-from rabbitmq_resilience.invariants.throughput import Throughput
-from rabbitmq_resilience.invariants.times import Times, periods
-from rabbitmq_resilience.invariants.verdict import Finding, Verdict
-from rabbitmq_resilience.record.events import Event
+from rabbitmq_resilience.checkers.availability import Availability
+from rabbitmq_resilience.checkers.facts import Facts
+from rabbitmq_resilience.checkers.observed_faults import NEVER_US
+from rabbitmq_resilience.checkers.throughput import Throughput
+from rabbitmq_resilience.checkers.times import Times, periods
+from rabbitmq_resilience.checkers.unreachable_clients import kept_away
+from rabbitmq_resilience.checkers.verdict import Finding, Verdict
+from rabbitmq_resilience.history.events import Event
 from tests.invariants.literal import (
     THREE,
     Row,

@@ -10,8 +10,8 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.invariants.waits import LAGS_US, confirm_waits
-from rabbitmq_resilience.workloads.pace import Pace
+from rabbitmq_resilience.checkers.waits import LAGS_US, confirm_waits
+from rabbitmq_resilience.workload.pace import TokenBucket
 from tests.invariants.literal import Row, cluster, event, history, phases, publish, queues, us
 
 _STEP_US = 2_000
@@ -37,7 +37,7 @@ class Acted:
 
     def rows(self) -> list[Row]:
         """What it would record of 4 s. Asleep it neither sends nor looks at what came."""
-        pace = Pace(self.rate_per_s, now_us=_FIRST_US)
+        pace = TokenBucket(self.rate_per_s, now_us=_FIRST_US)
         rows: list[Row] = []
         coming: deque[tuple[int, Row]] = deque()
         for at_us in range(_FIRST_US, _FIRST_US + 4_000_000, _STEP_US):

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.invariants.latency import LatencyBounds, percentile_ms
-from rabbitmq_resilience.invariants.verdict import Finding, Verdict
-from rabbitmq_resilience.invariants.waits import LAGS_US, NEVER, Waits, confirm_waits, delivery_waits
-from rabbitmq_resilience.record.history import Outcome
+from rabbitmq_resilience.checkers.latency_bound import LatencyBounds, percentile_ms
+from rabbitmq_resilience.checkers.verdict import Finding, Verdict
+from rabbitmq_resilience.checkers.waits import LAGS_US, NEVER, Waits, confirm_waits, delivery_waits
+from rabbitmq_resilience.history.history import Outcome
 from tests.invariants import literal
 from tests.invariants.literal import Row, cluster, deliver, event, phases, queues, us
 from tests.messages import Messages

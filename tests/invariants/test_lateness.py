@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.invariants.availability import Availability
-from rabbitmq_resilience.invariants.lateness import of_this_machine
-from rabbitmq_resilience.invariants.recovery import Recovery
-from rabbitmq_resilience.invariants.verdict import Finding, Verdict
-from rabbitmq_resilience.record.events import Event
+from rabbitmq_resilience.checkers.availability import Availability
+from rabbitmq_resilience.checkers.lateness import of_this_machine
+from rabbitmq_resilience.checkers.recovery import Recovery
+from rabbitmq_resilience.checkers.verdict import Finding, Verdict
+from rabbitmq_resilience.history.events import Event
 from tests.invariants.literal import THREE, cluster, event, history, node_states, phases, queues, sample
 from tests.invariants.test_availability import confirms
 from tests.messages import Messages

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.invariants.leaders_spread import LeadersSpread
-from rabbitmq_resilience.invariants.verdict import Coverage, Finding, Verdict
-from rabbitmq_resilience.record.events import Event
+from rabbitmq_resilience.checkers.leaders_spread import LeadersSpread
+from rabbitmq_resilience.checkers.verdict import Coverage, Finding, Verdict
+from rabbitmq_resilience.history.events import Event
 from tests.invariants.literal import cluster, event, fault, history, node_states, phases, queues
 from tests.messages import Messages
 

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.invariants import columns
-from rabbitmq_resilience.invariants.columns import grouped, pieces
-from rabbitmq_resilience.invariants.ledger import ledger_of
-from rabbitmq_resilience.invariants.no_loss import NoLoss
-from rabbitmq_resilience.invariants.order import Order
-from rabbitmq_resilience.invariants.traffic import TICK_US
-from rabbitmq_resilience.invariants.verdict import Verdict
-from rabbitmq_resilience.record.history import Outcome
+from rabbitmq_resilience.checkers import columns
+from rabbitmq_resilience.checkers.columns import grouped, pieces
+from rabbitmq_resilience.checkers.message_ledger import ledger_of
+from rabbitmq_resilience.checkers.no_loss import NoLoss
+from rabbitmq_resilience.checkers.order import Order
+from rabbitmq_resilience.checkers.traffic import TICK_US
+from rabbitmq_resilience.checkers.verdict import Verdict
+from rabbitmq_resilience.history.history import Outcome
 from tests.invariants.literal import ORIGIN_US, Row, cluster, deliver, history, phases, publish, queues, us
 
 EVENTS = [cluster(), queues("q1", "q2", "q3"), phases()]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.invariants.machine import OTHERS_CPU_MIN, could_take, describe_others, others_cpu
+from rabbitmq_resilience.checkers.machine_load import OTHERS_CPU_MIN, could_take, describe_others, others_cpu
 from tests.invariants.literal import cluster, event, history, phases, us
 from tests.invariants.test_lateness import looks
 from tests.messages import Messages

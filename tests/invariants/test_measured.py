@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rabbitmq_resilience.invariants.measured import curves, measures
+from rabbitmq_resilience.checkers.measured import curves, measures
 from tests.invariants.literal import history, told, us
 
 GB = 1e9

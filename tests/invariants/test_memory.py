@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.invariants.memory import Memory
-from rabbitmq_resilience.invariants.verdict import Coverage, Finding, Verdict
+from rabbitmq_resilience.checkers.memory import Memory
+from rabbitmq_resilience.checkers.verdict import Coverage, Finding, Verdict
 from tests.invariants.literal import THREE, Row, cluster, fault, history, node_states, phases, queues, told, us
 from tests.messages import Messages
 

@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.invariants.consequences import consequences
-from rabbitmq_resilience.invariants.network import network
-from rabbitmq_resilience.invariants.verdict import History
-from rabbitmq_resilience.pages.impact import network_text
-from rabbitmq_resilience.record.history import Outcome
+from rabbitmq_resilience.checkers.consequences import consequences
+from rabbitmq_resilience.checkers.network import network
+from rabbitmq_resilience.checkers.verdict import History
+from rabbitmq_resilience.history.history import Outcome
+from rabbitmq_resilience.report.impact import network_text
 from tests.invariants import literal
 from tests.invariants.literal import cluster, event, phases, publish, queues, us
 from tests.messages import Messages

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.invariants.gaps import UNSEEN_S_MAX
-from rabbitmq_resilience.invariants.no_crash import NoCrash
-from rabbitmq_resilience.invariants.verdict import Finding, Verdict
+from rabbitmq_resilience.checkers.gaps import UNSEEN_S_MAX
+from rabbitmq_resilience.checkers.no_crash import NoCrash
+from rabbitmq_resilience.checkers.verdict import Finding, Verdict
 from tests.invariants.literal import THREE, apart, cluster, event, fault, history, node_states, phases, queues
 from tests.messages import Messages
 

@@ -4,10 +4,10 @@ import re
 
 import pytest
 
-from rabbitmq_resilience.invariants import columns
-from rabbitmq_resilience.invariants.no_loss import NoLoss
-from rabbitmq_resilience.invariants.verdict import Finding, Verdict
-from rabbitmq_resilience.record.history import Outcome
+from rabbitmq_resilience.checkers import columns
+from rabbitmq_resilience.checkers.no_loss import NoLoss
+from rabbitmq_resilience.checkers.verdict import Finding, Verdict
+from rabbitmq_resilience.history.history import Outcome
 from tests.invariants.flowing import load
 from tests.invariants.literal import Row, apart, cluster, deliver, fault, history, phases, publish, queues
 from tests.messages import Messages

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from rabbitmq_resilience.invariants.throughput import Throughput
-from rabbitmq_resilience.invariants.verdict import Verdict
+from rabbitmq_resilience.checkers.throughput import Throughput
+from rabbitmq_resilience.checkers.verdict import Verdict
 from tests.invariants.literal import cluster, event, history, node_states, phases, publish, queues, us
 from tests.messages import Messages
 

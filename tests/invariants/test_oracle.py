@@ -11,12 +11,12 @@ from dataclasses import dataclass
 
 import pytest
 
-from rabbitmq_resilience.invariants.facts import ClusterFacts, QueueFacts
-from rabbitmq_resilience.invariants.links import Pair, pairs
-from rabbitmq_resilience.invariants.loss_permits import permits_loss
-from rabbitmq_resilience.invariants.oracle import foresee, writable_from
-from rabbitmq_resilience.invariants.splits import sides_apart
-from rabbitmq_resilience.invariants.worlds import World
+from rabbitmq_resilience.checkers.cluster_states import ClusterState
+from rabbitmq_resilience.checkers.cut_pairs import Pair, pairs
+from rabbitmq_resilience.checkers.facts import ClusterFacts, QueueFacts
+from rabbitmq_resilience.checkers.loss_permits import permits_loss
+from rabbitmq_resilience.checkers.oracle import predict, writable_from
+from rabbitmq_resilience.checkers.splits import sides_apart
 from tests.invariants.literal import FIVE, FOUR, THREE, apart
 
 SEVEN = ("a1", "a2", "a3", "b1", "b2", "c1", "c2")
@@ -45,13 +45,13 @@ class Row:
     version: tuple[int, ...] = (3, 10, 8)
     down: Collection[str] = ()
 
-    def case(self) -> tuple[ClusterFacts, World]:
+    def case(self) -> tuple[ClusterFacts, ClusterState]:
         mode, _, choice = self.mode.partition(" ")
         preferred, _, recover = choice.partition(" then ")
         cluster = ClusterFacts(
             tuple(self.nodes), mode, 5, self.version, preferred=frozenset(preferred.split()), recover=recover
         )
-        return cluster, World(up=frozenset(self.nodes) - frozenset(self.down), cut=pairs(self.cut))
+        return cluster, ClusterState(up=frozenset(self.nodes) - frozenset(self.down), cut=pairs(self.cut))
 
 
 def words(groups: Iterable[Collection[str]]) -> tuple[str, ...]:
@@ -105,7 +105,7 @@ ROWS = [
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: f"{row.mode}: {row.source}")
 def test_nodes(row: Row) -> None:
-    forecast = foresee(*row.case())
+    forecast = predict(*row.case())
     assert words([forecast.pauses]) == (row.pauses,)
     may_pause = forecast.pauses | forecast.may_pause
     assert words([may_pause]) == (row.pauses if row.may_pause is None else row.may_pause,)

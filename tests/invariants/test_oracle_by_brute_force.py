@@ -8,10 +8,10 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.invariants.facts import ClusterFacts, QueueFacts
-from rabbitmq_resilience.invariants.oracle import foresee, served_if_led_by, writable_from
-from rabbitmq_resilience.invariants.splits import sides_apart
-from rabbitmq_resilience.invariants.worlds import World
+from rabbitmq_resilience.checkers.cluster_states import ClusterState
+from rabbitmq_resilience.checkers.facts import ClusterFacts, QueueFacts
+from rabbitmq_resilience.checkers.oracle import predict, served_if_led_by, writable_from
+from rabbitmq_resilience.checkers.splits import sides_apart
 
 NODES = ("a1", "a2", "b1", "b2", "c1")
 MODES = ("pause_minority", "pause_if_all_down", "autoheal", "ignore")
@@ -36,12 +36,12 @@ def clusters(draw: st.DrawFn) -> ClusterFacts:
 
 
 @st.composite
-def cases(draw: st.DrawFn) -> tuple[ClusterFacts, World]:
+def cases(draw: st.DrawFn) -> tuple[ClusterFacts, ClusterState]:
     cluster = draw(clusters())
     pairs = [frozenset(pair) for pair in itertools.combinations(cluster.nodes, 2)]
     cut = draw(st.frozensets(st.sampled_from(pairs)) | sides(cluster.nodes))
     up = frozenset(draw(st.sets(st.sampled_from(cluster.nodes), min_size=1)))
-    return cluster, World(up=up, cut=cut)
+    return cluster, ClusterState(up=up, cut=cut)
 
 
 def sides(nodes: tuple[str, ...]) -> st.SearchStrategy[frozenset[Set]]:
@@ -59,7 +59,7 @@ def sides(nodes: tuple[str, ...]) -> st.SearchStrategy[frozenset[Set]]:
 queue_kinds = st.sampled_from(["quorum", "mirrored", "classic"])
 
 
-def talk(world: World, one: str, other: str) -> bool:
+def talk(world: ClusterState, one: str, other: str) -> bool:
     return {one, other} <= world.up and (one == other or frozenset((one, other)) not in world.cut)
 
 
@@ -68,7 +68,7 @@ def subsets(nodes: Iterable[str]) -> list[Set]:
     return [frozenset(s) for size in range(1, len(names) + 1) for s in itertools.combinations(names, size)]
 
 
-def groups(world: World) -> list[Set]:
+def groups(world: ClusterState) -> list[Set]:
     """The largest sets in which everybody is reached by way of others: closed, and not to be divided."""
 
     def closed(nodes: Set) -> bool:
@@ -78,7 +78,7 @@ def groups(world: World) -> list[Set]:
     return [nodes for nodes in found if not any(other < nodes for other in found)]
 
 
-def must_pause(cluster: ClusterFacts, world: World) -> Set:
+def must_pause(cluster: ClusterFacts, world: ClusterState) -> Set:
     if cluster.khepri or cluster.broker_version >= (4, 3):
         return frozenset()
     heard = {node: {other for other in cluster.nodes if talk(world, node, other)} for node in world.up}
@@ -89,14 +89,14 @@ def must_pause(cluster: ClusterFacts, world: World) -> Set:
     return frozenset()
 
 
-def whole(world: World, group: Set) -> bool:
+def whole(world: ClusterState, group: Set) -> bool:
     return all(talk(world, a, b) for a in group for b in group)
 
 
 @given(cases())
-def test_who_pauses_and_who_goes_on(case: tuple[ClusterFacts, World]) -> None:
+def test_who_pauses_and_who_goes_on(case: tuple[ClusterFacts, ClusterState]) -> None:
     cluster, world = case
-    forecast = foresee(cluster, world)
+    forecast = predict(cluster, world)
     pausing = must_pause(cluster, world)
     assert forecast.pauses == pausing
     assert forecast.pauses | forecast.may_pause <= world.up
@@ -112,7 +112,7 @@ def test_who_pauses_and_who_goes_on(case: tuple[ClusterFacts, World]) -> None:
 
 
 @given(cases(), queue_kinds, st.data())
-def test_where_a_queue_is_written_to(case: tuple[ClusterFacts, World], kind: str, data: st.DataObject) -> None:
+def test_where_a_queue_is_written_to(case: tuple[ClusterFacts, ClusterState], kind: str, data: st.DataObject) -> None:
     cluster, world = case
     least, most = (1, 1) if kind == "classic" else (1, len(cluster.nodes))
     members = frozenset(data.draw(st.sets(st.sampled_from(cluster.nodes), min_size=least, max_size=most)))
@@ -143,7 +143,7 @@ def test_where_a_queue_is_written_to(case: tuple[ClusterFacts, World], kind: str
 
 @given(cases(), st.data())
 def test_where_a_queue_whose_copies_move_is_surely_written_to(
-    case: tuple[ClusterFacts, World], data: st.DataObject
+    case: tuple[ClusterFacts, ClusterState], data: st.DataObject
 ) -> None:
     cluster, world = case
     nodes = frozenset(cluster.nodes)
@@ -161,7 +161,7 @@ def test_where_a_queue_whose_copies_move_is_surely_written_to(
 
 
 @given(cases(), st.permutations(NODES))
-def test_names_do_not_matter(case: tuple[ClusterFacts, World], others: list[str]) -> None:
+def test_names_do_not_matter(case: tuple[ClusterFacts, ClusterState], others: list[str]) -> None:
     """What is foreseen of a cluster is foreseen of one whose nodes swapped their names."""
     cluster, world = case
     swapped = dict(zip(NODES, others, strict=True))
@@ -179,7 +179,7 @@ def test_names_do_not_matter(case: tuple[ClusterFacts, World], others: list[str]
         khepri=cluster.khepri,
     )
     cut = frozenset(map(named, world.cut))
-    one, other = foresee(cluster, world), foresee(renamed, World(up=named(world.up), cut=cut))
+    one, other = predict(cluster, world), predict(renamed, ClusterState(up=named(world.up), cut=cut))
     assert (named(one.pauses), named(one.may_pause)) == (other.pauses, other.may_pause)
     assert set(map(named, one.sides)) == set(other.sides)
     assert set(map(named, one.one_pauses)) == set(other.one_pauses)

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.invariants import columns, order
-from rabbitmq_resilience.invariants.order import Order
-from rabbitmq_resilience.invariants.verdict import Finding, Verdict
-from rabbitmq_resilience.record.history import Outcome
+from rabbitmq_resilience.checkers import columns, order
+from rabbitmq_resilience.checkers.order import Order
+from rabbitmq_resilience.checkers.verdict import Finding, Verdict
+from rabbitmq_resilience.history.history import Outcome
 from tests.invariants.literal import Row, cluster, deliver, history, phases, publish, queues
 from tests.messages import Messages
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.invariants.order import Order
+from rabbitmq_resilience.checkers.order import Order
 from tests.invariants.literal import cluster, deliver, event, history, phases, publish, queues, us
 
 MESSAGES = 20

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.invariants import columns
-from rabbitmq_resilience.invariants.no_loss import NoLoss
-from rabbitmq_resilience.invariants.order import Order
-from rabbitmq_resilience.invariants.verdict import Finding, Verdict
-from rabbitmq_resilience.record.draws import Priorities
-from rabbitmq_resilience.record.history import Outcome
+from rabbitmq_resilience.checkers import columns
+from rabbitmq_resilience.checkers.no_loss import NoLoss
+from rabbitmq_resilience.checkers.order import Order
+from rabbitmq_resilience.checkers.verdict import Finding, Verdict
+from rabbitmq_resilience.history.draws import Priorities
+from rabbitmq_resilience.history.history import Outcome
 from tests.invariants.literal import Row, cluster, deliver, history, load, phases, publish, queues
 from tests.messages import Messages
 

@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.invariants.consequences import consequences
-from rabbitmq_resilience.invariants.uptime import Uptime
-from rabbitmq_resilience.invariants.verdict import Coverage, Finding, Verdict
-from rabbitmq_resilience.record.events import Event
-from rabbitmq_resilience.record.history import Outcome
+from rabbitmq_resilience.checkers.consequences import consequences
+from rabbitmq_resilience.checkers.uptime import Uptime
+from rabbitmq_resilience.checkers.verdict import Coverage, Finding, Verdict
+from rabbitmq_resilience.history.events import Event
+from rabbitmq_resilience.history.history import Outcome
 from tests.invariants.literal import (
     Row,
     blocked,

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.invariants.availability import Availability
-from rabbitmq_resilience.invariants.no_loss import NoLoss
-from rabbitmq_resilience.invariants.order import Order
-from rabbitmq_resilience.invariants.partition_mode import PartitionMode
-from rabbitmq_resilience.invariants.verdict import Finding, Verdict
-from rabbitmq_resilience.record.events import Event
+from rabbitmq_resilience.checkers.availability import Availability
+from rabbitmq_resilience.checkers.no_loss import NoLoss
+from rabbitmq_resilience.checkers.order import Order
+from rabbitmq_resilience.checkers.partition_mode import PartitionMode
+from rabbitmq_resilience.checkers.verdict import Finding, Verdict
+from rabbitmq_resilience.history.events import Event
 from tests.invariants.literal import (
     FIVE,
     THREE,

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.invariants.availability import Availability
-from rabbitmq_resilience.invariants.own_messages import TAKEN_MAX
-from rabbitmq_resilience.invariants.traffic import TICK_US
-from rabbitmq_resilience.invariants.verdict import Finding, Verdict
-from rabbitmq_resilience.record.history import Outcome
+from rabbitmq_resilience.checkers.availability import Availability
+from rabbitmq_resilience.checkers.own_messages import TAKEN_MAX
+from rabbitmq_resilience.checkers.traffic import TICK_US
+from rabbitmq_resilience.checkers.verdict import Finding, Verdict
+from rabbitmq_resilience.history.history import Outcome
 from tests.invariants.literal import (
     THREE,
     Row,

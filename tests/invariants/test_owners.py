@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.invariants.availability import Availability
-from rabbitmq_resilience.invariants.facts import Facts
-from rabbitmq_resilience.invariants.no_loss import NoLoss
-from rabbitmq_resilience.invariants.owners import absences
-from rabbitmq_resilience.invariants.recovery import Recovery
-from rabbitmq_resilience.invariants.steps import NEVER_US
-from rabbitmq_resilience.invariants.throughput import Throughput
-from rabbitmq_resilience.invariants.verdict import Finding, Verdict
-from rabbitmq_resilience.record.events import Event
-from rabbitmq_resilience.record.history import Outcome
+from rabbitmq_resilience.checkers.availability import Availability
+from rabbitmq_resilience.checkers.exclusive_owners import absences
+from rabbitmq_resilience.checkers.facts import Facts
+from rabbitmq_resilience.checkers.no_loss import NoLoss
+from rabbitmq_resilience.checkers.observed_faults import NEVER_US
+from rabbitmq_resilience.checkers.recovery import Recovery
+from rabbitmq_resilience.checkers.throughput import Throughput
+from rabbitmq_resilience.checkers.verdict import Finding, Verdict
+from rabbitmq_resilience.history.events import Event
+from rabbitmq_resilience.history.history import Outcome
 from tests.invariants.literal import (
     Row,
     cluster,

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.invariants.partition_mode import PartitionMode
-from rabbitmq_resilience.invariants.verdict import Finding, Verdict
+from rabbitmq_resilience.checkers.partition_mode import PartitionMode
+from rabbitmq_resilience.checkers.verdict import Finding, Verdict
 from tests.invariants.literal import PHASES, apart, cluster, event, fault, history, node_states, phases, publish, queues
 from tests.messages import Messages
 

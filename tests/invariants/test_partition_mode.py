@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import pytest
 
-from rabbitmq_resilience.invariants.facts import Facts
-from rabbitmq_resilience.invariants.partition_mode import PartitionMode
-from rabbitmq_resilience.invariants.pauses import Pauses
-from rabbitmq_resilience.invariants.truth import Truth
-from rabbitmq_resilience.invariants.verdict import Finding, Verdict
-from rabbitmq_resilience.record.events import Event
+from rabbitmq_resilience.checkers.facts import Facts
+from rabbitmq_resilience.checkers.fault_timeline import FaultTimeline
+from rabbitmq_resilience.checkers.partition_mode import PartitionMode
+from rabbitmq_resilience.checkers.pauses import Pauses
+from rabbitmq_resilience.checkers.verdict import Finding, Verdict
+from rabbitmq_resilience.history.events import Event
 from tests.invariants.literal import (
     FIVE,
     FOUR,
@@ -85,7 +85,7 @@ SEVEN = ("a1", "a2", "a3", "b1", "b2", "c1", "c2")
 def test_prediction(nodes: Sequence[str], steps: list[list[Event]], must: str, may: str) -> None:
     facts = Facts(history((), (), [cluster(nodes), phases(), *steps]).events)
     assert facts.cluster is not None
-    pauses = Pauses(Truth(facts, facts.cluster, facts.steps), (ORIGIN_US, us(95)), margin_s=5)
+    pauses = Pauses(FaultTimeline(facts, facts.cluster, facts.steps), (ORIGIN_US, us(95)), margin_s=5)
     assert " ".join(node for node in nodes if not pauses.must[node].empty) == must
     assert " ".join(node for node in nodes if not pauses.may[node].empty) == may
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rabbitmq_resilience.invariants.verdict import Verdict
+from rabbitmq_resilience.checkers.verdict import Verdict
 from tests.invariants.literal import event
 from tests.invariants.test_single_active_consumer import TURNS, check
 

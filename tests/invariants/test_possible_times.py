@@ -5,10 +5,10 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.invariants.possible_times import AT_ONE_MOMENT_MAX, impossible_times
-from rabbitmq_resilience.invariants.verdict import Verdict
-from rabbitmq_resilience.invariants.wholeness import HistoryWhole
-from rabbitmq_resilience.record.history import Outcome
+from rabbitmq_resilience.checkers.possible_times import AT_ONE_MOMENT_MAX, impossible_times
+from rabbitmq_resilience.checkers.verdict import Verdict
+from rabbitmq_resilience.checkers.wholeness import HistoryWhole
+from rabbitmq_resilience.history.history import Outcome
 from tests.invariants.literal import cluster, deliver, history, phases, publish, queues, us
 
 EVENTS = [cluster(), queues("q1"), phases()]

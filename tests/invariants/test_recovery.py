@@ -3,11 +3,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rabbitmq_resilience.invariants.catalogue import ASSUMPTIONS
-from rabbitmq_resilience.invariants.judge import judge
-from rabbitmq_resilience.invariants.recovery import Recovery, ill_nodes
-from rabbitmq_resilience.invariants.verdict import Coverage, Finding, Verdict
-from rabbitmq_resilience.record.events import Event, SampleEvent
+from rabbitmq_resilience.checkers.checker_catalogue import ASSUMPTIONS
+from rabbitmq_resilience.checkers.judge import judge
+from rabbitmq_resilience.checkers.recovery import Recovery, ill_nodes
+from rabbitmq_resilience.checkers.verdict import Coverage, Finding, Verdict
+from rabbitmq_resilience.history.events import Event, SampleEvent
 from tests.invariants.literal import THREE, cluster, event, fault, history, node_states, phases, queues, sample, us
 from tests.messages import Messages
 

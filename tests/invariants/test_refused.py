@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rabbitmq_resilience.invariants.availability import Availability
-from rabbitmq_resilience.invariants.verdict import Verdict
-from rabbitmq_resilience.record.history import Outcome
+from rabbitmq_resilience.checkers.availability import Availability
+from rabbitmq_resilience.checkers.verdict import Verdict
+from rabbitmq_resilience.history.history import Outcome
 from tests.invariants.literal import cluster, history, phases, publish, queues, us
 from tests.invariants.test_availability import BASE, check, confirms
 from tests.messages import Messages

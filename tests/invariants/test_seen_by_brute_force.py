@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.invariants.backlog import REST_RATIO, UNKNOWN_S_MAX, Backlog
-from rabbitmq_resilience.invariants.gaps import UNSEEN_S_MAX, UNWATCHED_S_MAX
-from rabbitmq_resilience.invariants.recovery import WHOLE_S_MIN, Recovery
-from rabbitmq_resilience.invariants.verdict import Verdict
-from rabbitmq_resilience.record.events import Event
+from rabbitmq_resilience.checkers.backlog import REST_RATIO, UNKNOWN_S_MAX, Backlog
+from rabbitmq_resilience.checkers.gaps import UNSEEN_S_MAX, UNWATCHED_S_MAX
+from rabbitmq_resilience.checkers.recovery import WHOLE_S_MIN, Recovery
+from rabbitmq_resilience.checkers.verdict import Verdict
+from rabbitmq_resilience.history.events import Event
 from tests.invariants.literal import cluster, event, fault, history, node_states, phases, queues, sample, us
 
 HEALED_S = 20

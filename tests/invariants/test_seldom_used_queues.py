@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.invariants.availability import Availability
-from rabbitmq_resilience.invariants.verdict import Verdict
-from rabbitmq_resilience.record.history import Outcome
+from rabbitmq_resilience.checkers.availability import Availability
+from rabbitmq_resilience.checkers.verdict import Verdict
+from rabbitmq_resilience.history.history import Outcome
 from tests.invariants.literal import Row, cluster, history, load, node_states, phases, publish, queues, us
 
 #: The span in which stalls are looked for, in seconds.

@@ -8,14 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.invariants import columns
-from rabbitmq_resilience.invariants.single_active_consumer import (
-    NOTICED_WITHIN_S,
-    STOPPED_WITHIN_S,
-    SingleActiveConsumer,
-)
-from rabbitmq_resilience.invariants.verdict import Finding, Verdict
-from rabbitmq_resilience.record.events import Event
+from rabbitmq_resilience.checkers import columns
+from rabbitmq_resilience.checkers.single_active_consumer import NOTICED_WITHIN_S, STOPPED_WITHIN_S, SingleActiveConsumer
+from rabbitmq_resilience.checkers.verdict import Finding, Verdict
+from rabbitmq_resilience.history.events import Event
 from tests.invariants.literal import (
     Row,
     cluster,

@@ -10,11 +10,11 @@ from typing import Any
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.invariants.recovery import Recovery
-from rabbitmq_resilience.invariants.starved import STARVED_S, starved
-from rabbitmq_resilience.invariants.times import Period, periods, times
-from rabbitmq_resilience.invariants.verdict import Finding, History, Verdict
-from rabbitmq_resilience.record.events import Event, SampleEvent
+from rabbitmq_resilience.checkers.recovery import Recovery
+from rabbitmq_resilience.checkers.starved import STARVED_S, starved
+from rabbitmq_resilience.checkers.times import Period, periods, times
+from rabbitmq_resilience.checkers.verdict import Finding, History, Verdict
+from rabbitmq_resilience.history.events import Event, SampleEvent
 from tests.invariants.literal import (
     cluster,
     deliver,

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from rabbitmq_resilience.invariants.throughput import Throughput
-from rabbitmq_resilience.invariants.uptime import Uptime
-from rabbitmq_resilience.invariants.verdict import Coverage, Finding, Verdict
-from rabbitmq_resilience.record.events import Event
+from rabbitmq_resilience.checkers.throughput import Throughput
+from rabbitmq_resilience.checkers.uptime import Uptime
+from rabbitmq_resilience.checkers.verdict import Coverage, Finding, Verdict
+from rabbitmq_resilience.history.events import Event
 from tests.invariants import literal
 from tests.invariants.literal import (
     Row,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rabbitmq_resilience.invariants.throughput import Throughput
-from rabbitmq_resilience.invariants.verdict import Verdict
-from rabbitmq_resilience.record.events import Event
+from rabbitmq_resilience.checkers.throughput import Throughput
+from rabbitmq_resilience.checkers.verdict import Verdict
+from rabbitmq_resilience.history.events import Event
 from tests.invariants import literal
 from tests.invariants.literal import cluster, history, node_states, phases, queues
 from tests.invariants.test_throughput import check, load

@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.invariants.availability import Availability
-from rabbitmq_resilience.invariants.consequences import consequences
-from rabbitmq_resilience.invariants.ledger import ledger_of
-from rabbitmq_resilience.invariants.outages import outages, untried_periods
-from rabbitmq_resilience.invariants.throughput import Throughput
-from rabbitmq_resilience.invariants.traffic import TICK_US
-from rabbitmq_resilience.invariants.uptime import Uptime
-from rabbitmq_resilience.invariants.verdict import History, Verdict
-from rabbitmq_resilience.record.history import Outcome
+from rabbitmq_resilience.checkers.availability import Availability
+from rabbitmq_resilience.checkers.consequences import consequences
+from rabbitmq_resilience.checkers.message_ledger import ledger_of
+from rabbitmq_resilience.checkers.outages import outages, untried_periods
+from rabbitmq_resilience.checkers.throughput import Throughput
+from rabbitmq_resilience.checkers.traffic import TICK_US
+from rabbitmq_resilience.checkers.uptime import Uptime
+from rabbitmq_resilience.checkers.verdict import History, Verdict
+from rabbitmq_resilience.history.history import Outcome
 from tests.invariants.literal import THREE, Row, cluster, event, fault, history, phases, publish, queues, us
 
 S = 1_000_000 // TICK_US  # ticks of a second

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.invariants.unacked import Unacked
-from rabbitmq_resilience.invariants.verdict import Coverage, Finding, Verdict
+from rabbitmq_resilience.checkers.unacked import Unacked
+from rabbitmq_resilience.checkers.verdict import Coverage, Finding, Verdict
 from tests.invariants.literal import PHASES, Row, cluster, event, history, node_states, phases, queues, told
 from tests.messages import Messages
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.invariants.availability import Availability
-from rabbitmq_resilience.invariants.no_crash import NoCrash
-from rabbitmq_resilience.invariants.partition_mode import PartitionMode
-from rabbitmq_resilience.invariants.verdict import Verdict
+from rabbitmq_resilience.checkers.availability import Availability
+from rabbitmq_resilience.checkers.no_crash import NoCrash
+from rabbitmq_resilience.checkers.partition_mode import PartitionMode
+from rabbitmq_resilience.checkers.verdict import Verdict
 from tests.invariants.literal import cluster, fault, history, node_states, phases, publish, queues
 
 KILL = fault(20, 60, name="kill", down=["b1", "c1"])

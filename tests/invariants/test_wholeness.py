@@ -13,10 +13,10 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.invariants.verdict import Finding, Verdict
-from rabbitmq_resilience.invariants.wholeness import HistoryWhole
-from rabbitmq_resilience.record.history import Outcome
-from rabbitmq_resilience.record.recorded import Account, Recorded
+from rabbitmq_resilience.checkers.verdict import Finding, Verdict
+from rabbitmq_resilience.checkers.wholeness import HistoryWhole
+from rabbitmq_resilience.history.expected_record import Account, Recorded
+from rabbitmq_resilience.history.history import Outcome
 from tests.invariants.literal import PHASES, Row, cluster, deliver, event, history, load, publish, queues
 
 ENDED = ("recovery", {"complete": True}), ("drain", {"complete": True})

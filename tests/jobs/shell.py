@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
-from rabbitmq_resilience.clusters.attached.machine import MachineError
+from rabbitmq_resilience.extensions.attached.machine import MachineError
 
 
 def run_in_shell(script: str, *arguments: str) -> str:

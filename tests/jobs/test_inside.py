@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.jobs import inside
-from rabbitmq_resilience.jobs.parcels import Label, unpack
-from rabbitmq_resilience.jobs.places import ENDED, FETCHED_WITHIN_S
+from rabbitmq_resilience.extensions.jobs import entrypoint
+from rabbitmq_resilience.extensions.jobs.folder_archive import Label, unpack
+from rabbitmq_resilience.extensions.jobs.paths import ENDED, FETCHED_WITHIN_S
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.clock import waits_by_clock
 
@@ -26,7 +26,7 @@ HANDLED = (signal.SIGINT, signal.SIGTERM)
 def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     before = {number: signal.getsignal(number) for number in HANDLED}
     for name, place in PLACES:
-        monkeypatch.setattr(inside, name, str(tmp_path / place))
+        monkeypatch.setattr(entrypoint, name, str(tmp_path / place))
     waits_by_clock(monkeypatch)
     yield tmp_path
     for number, handler in before.items():
@@ -37,7 +37,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def test_pytest_is_played_and_its_status_written_down(work: Path) -> None:
     (work / "test_it.py").write_text("def test_it():\n    assert False\n", encoding="utf-8")
     asked = ["-q", "-p", "no:cacheprovider", f"--junitxml={work}/results/junit.xml", str(work / "test_it.py")]
-    assert inside.main(["play", "3600", *asked]) == 1
+    assert entrypoint.main(["play", "3600", *asked]) == 1
     assert json.loads((work / "results" / ENDED).read_text(encoding="utf-8")) == {"status": 1}
     assert (work / "results" / "junit.xml").exists()
 
@@ -45,14 +45,14 @@ def test_pytest_is_played_and_its_status_written_down(work: Path) -> None:
 def test_what_is_packed_is_told(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (work / "results").mkdir()
     (work / "results" / ENDED).write_text("{}", encoding="utf-8")
-    assert inside.main(["pack"]) == 0
+    assert entrypoint.main(["pack"]) == 0
     unpack(work / "parcel.tar.gz", Label.read(capsys.readouterr().out), work / "back")
     assert [path.name for path in (work / "back").iterdir()] == [ENDED]
 
 
 def test_what_was_recorded_is_kept_until_it_is_fetched(work: Path) -> None:
     (work / "fetched").touch()
-    assert inside.main(["keep"]) == 0
+    assert entrypoint.main(["keep"]) == 0
 
 
 def ended_while_it_waits(monkeypatch: pytest.MonkeyPatch, fetched: Path) -> list[bool]:
@@ -70,13 +70,13 @@ def ended_while_it_waits(monkeypatch: pytest.MonkeyPatch, fetched: Path) -> list
         found: bool = wait_until(looked, **options)
         return found
 
-    monkeypatch.setattr(inside, "wait_until", waited)
+    monkeypatch.setattr(entrypoint, "wait_until", waited)
     return looks
 
 
 def test_a_pod_that_is_ended_before_pytest_began_is_not_held_up(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     looks = ended_while_it_waits(monkeypatch, work / "fetched")
-    assert inside.main(["keep"]) == 0
+    assert entrypoint.main(["keep"]) == 0
     assert looks == [True]
 
 
@@ -85,7 +85,7 @@ def test_a_pod_that_is_ended_keeps_what_was_recorded_until_it_is_fetched(
 ) -> None:
     (work / "begun").touch()
     looks = ended_while_it_waits(monkeypatch, work / "fetched")
-    assert inside.main(["keep"]) == 0
+    assert entrypoint.main(["keep"]) == 0
     assert looks == [False, False, False, True]
 
 
@@ -94,4 +94,4 @@ def test_it_is_not_kept_for_ever_where_nobody_comes(work: Path) -> None:
     (work / "results" / ENDED).touch()
     ended_s = time.time() - FETCHED_WITHIN_S - 1
     os.utime(work / "results" / ENDED, (ended_s, ended_s))
-    assert inside.main(["keep"]) == 0
+    assert entrypoint.main(["keep"]) == 0

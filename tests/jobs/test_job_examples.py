@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import yaml
 
-from rabbitmq_resilience import options
-from rabbitmq_resilience.clusters.attached.cluster_file import load
 from rabbitmq_resilience.command import COMMANDS
-from rabbitmq_resilience.scenarios import fault_file
-from rabbitmq_resilience.scenarios.on_clusters import fitted
+from rabbitmq_resilience.extensions.attached.cluster_file import load
+from rabbitmq_resilience.extensions.attached.on_clusters import fitted
+from rabbitmq_resilience.plugin import options
+from rabbitmq_resilience.scenario import fault_file
 from rabbitmq_resilience.tools.locations import CHECKOUT
 
 assert CHECKOUT is not None
@@ -94,7 +94,7 @@ def test_a_night_is_never_beside_another_one() -> None:
 
 
 def test_who_makes_jobs_has_the_rights_that_are_asked_for_and_no_more() -> None:
-    job = pytest.importorskip("rabbitmq_resilience.clusters.attached.kubernetes.job")
+    job = pytest.importorskip("rabbitmq_resilience.extensions.attached.kubernetes.job")
     rules = documents("job-rights.yaml")["Role"]["rules"]
     given = {(verb, name) for rule in rules for name in rule["resources"] for verb in rule["verbs"]}
     asked = {(verb, f"{resource}/{sub}" if sub else resource) for verb, resource, sub in job.WANTED}

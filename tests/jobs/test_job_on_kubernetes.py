@@ -15,10 +15,10 @@ from typing import Any
 import pytest
 import yaml
 
-from rabbitmq_resilience.clusters.attached.command import describe
-from rabbitmq_resilience.jobs.playing import LOST, NOT_PLAYED
-from rabbitmq_resilience.play.judging import judge_run
-from rabbitmq_resilience.record.run_directory import RunDirectory
+from rabbitmq_resilience.extensions.attached.cluster_command import describe
+from rabbitmq_resilience.extensions.jobs.job_player import LOST, NOT_PLAYED
+from rabbitmq_resilience.history.run_directory import RunDirectory
+from rabbitmq_resilience.runner.judging import judge_run
 from rabbitmq_resilience.tools.locations import CHECKOUT, IMPORTED_FROM
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.clusters.attached.pods import BrokersInPods, brokers_in_pods, kubeconfig

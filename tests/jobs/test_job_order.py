@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rabbitmq_resilience.clusters.attached.spec import ClusterFile
-from rabbitmq_resilience.jobs import command
-from rabbitmq_resilience.jobs.order import OrderError, ordered
-from rabbitmq_resilience.scenarios import fault_file
-from rabbitmq_resilience.tools.yaml_files import FileRefusedError
+from rabbitmq_resilience.extensions.attached.cluster_model import ClusterFile
+from rabbitmq_resilience.extensions.jobs import job_command
+from rabbitmq_resilience.extensions.jobs.job_request import OrderError, ordered
+from rabbitmq_resilience.model.yaml_files import FileRefusedError
+from rabbitmq_resilience.scenario import fault_file
 from tests.messages import Messages
 
 CLUSTER = """\
@@ -122,7 +122,9 @@ def test_what_is_wrong_is_refused(folder: Path, cluster: str, fault: str, named:
 def test_an_act_that_would_not_end_without_its_machine_is_refused(
     folder: Path, monkeypatch: pytest.MonkeyPatch, message: Messages
 ) -> None:
-    monkeypatch.setattr("rabbitmq_resilience.jobs.order.OFFERED_BY", {"kill": {"kubernetes"}, "drain": {"kubernetes"}})
+    monkeypatch.setattr(
+        "rabbitmq_resilience.extensions.jobs.job_request.OFFERED_BY", {"kill": {"kubernetes"}, "drain": {"kubernetes"}}
+    )
     file = folder / "drained.yaml"
     file.write_text(CLUSTER.replace("{kill: 1}", "{kill: 1, drain: 1}"), encoding="utf-8")
     with message.of(OrderError) as refused:
@@ -160,7 +162,7 @@ def test_a_password_that_would_be_another_one_there_is_refused(
 @pytest.mark.usefixtures("folder")
 def test_a_dry_run_prints_what_would_be_made_without_credentials(capsys: pytest.CaptureFixture[str]) -> None:
     asked = ["cluster.yaml", "kill.fault.yaml", "--image", "local/resilience:1", "--dry-run", "--", "-k", "dies"]
-    assert command.main(asked, program="job") == 0
+    assert job_command.main(asked, program="job") == 0
     printed = capsys.readouterr().out
     config, secret, job = yaml.safe_load_all(printed)
     assert "hunter2" not in printed
@@ -189,7 +191,7 @@ def test_options_that_cannot_be_meant_are_refused(
     folder: Path, options: list[str], named: str, capsys: pytest.CaptureFixture[str], message: Messages
 ) -> None:
     with pytest.raises(SystemExit) as ended:
-        command.main([str(folder / "cluster.yaml"), "kill.fault.yaml", *options], program="job")
+        job_command.main([str(folder / "cluster.yaml"), "kill.fault.yaml", *options], program="job")
     assert ended.value.code == 2
     last = capsys.readouterr().err.splitlines()[-1]
     assert named in last
@@ -200,5 +202,5 @@ def test_a_folder_that_holds_something_is_not_written_into(
     folder: Path, capsys: pytest.CaptureFixture[str], message: Messages
 ) -> None:
     asked = ["cluster.yaml", "kill.fault.yaml", "--image", "x", "--to", str(folder)]
-    assert command.main(asked, program="job") == 4
+    assert job_command.main(asked, program="job") == 4
     message(capsys.readouterr().err)

@@ -10,7 +10,7 @@ import pytest
 
 client = pytest.importorskip("kubernetes.client")
 
-from rabbitmq_resilience.clusters.attached.kubernetes.job_states import Seen, seen  # noqa: E402
+from rabbitmq_resilience.extensions.attached.kubernetes.job_states import JobStatus, seen  # noqa: E402
 from tests.messages import Messages  # noqa: E402
 
 NOW = datetime.now(UTC)
@@ -54,18 +54,18 @@ def pod(play: Any = None, keep: Any = None, *conditions: Any, deleted: bool = Fa
     )
 
 
-def told(one: Any, *pods: Any) -> Seen:
+def told(one: Any, *pods: Any) -> JobStatus:
     return seen(one, pods, player="play", keeper="keep")
 
 
 def test_what_goes_well(message: Messages) -> None:
     unmade = told(job())
-    assert (replace(unmade, waits=""), bool(unmade.waits)) == (Seen(), True)
+    assert (replace(unmade, waits=""), bool(unmade.waits)) == (JobStatus(), True)
     message(unmade.waits)
-    assert told(job(), pod(waiting("ContainerCreating"))) == Seen("p", waits="ContainerCreating")
-    assert told(job(), pod(running(), running())) == Seen("p", plays=True, kept=True)
+    assert told(job(), pod(waiting("ContainerCreating"))) == JobStatus("p", waits="ContainerCreating")
+    assert told(job(), pod(running(), running())) == JobStatus("p", plays=True, kept=True)
     done = told(job(), pod(terminated(1, "Error"), running()))
-    assert done == Seen("p", status=1, reason="Error", kept=True)
+    assert done == JobStatus("p", status=1, reason="Error", kept=True)
 
 
 def test_what_it_waits_for(message: Messages) -> None:

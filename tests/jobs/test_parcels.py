@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.clusters.attached.machine import MachineError
-from rabbitmq_resilience.jobs import parcels
-from rabbitmq_resilience.jobs.parcels import Label, ParcelError, fetch, pack, unpack
+from rabbitmq_resilience.extensions.attached.machine import MachineError
+from rabbitmq_resilience.extensions.jobs import folder_archive
+from rabbitmq_resilience.extensions.jobs.folder_archive import Label, ParcelError, fetch, pack, unpack
 from tests.jobs.shell import run_in_shell
 from tests.messages import Messages
 
@@ -66,7 +66,7 @@ class Sent:
 
 @pytest.fixture
 def sent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sent:
-    monkeypatch.setattr(parcels, "PIECE_BYTES", 100)
+    monkeypatch.setattr(folder_archive, "PIECE_BYTES", 100)
     return Sent(tmp_path)
 
 

@@ -14,22 +14,22 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.clusters.attached.kubernetes.job_states import Seen
-from rabbitmq_resilience.clusters.attached.machine import MachineError
-from rabbitmq_resilience.jobs import parcels, playing
-from rabbitmq_resilience.jobs.interrupts import Interrupts
-from rabbitmq_resilience.jobs.places import WORK
-from rabbitmq_resilience.jobs.playing import LOST, NOT_PLAYED, Playing
+from rabbitmq_resilience.extensions.attached.kubernetes.job_states import JobStatus
+from rabbitmq_resilience.extensions.attached.machine import MachineError
+from rabbitmq_resilience.extensions.jobs import folder_archive, job_player
+from rabbitmq_resilience.extensions.jobs.interrupts import Interrupts
+from rabbitmq_resilience.extensions.jobs.job_player import LOST, NOT_PLAYED, Playing
+from rabbitmq_resilience.extensions.jobs.paths import WORK
 from tests.clock import waits_by_clock
 from tests.jobs.shell import run_in_shell
 from tests.messages import Messages
 
-WAITS = Seen("p", waits="a node for pod p: 0/3 nodes are available")
-PLAYS = Seen("p", plays=True, kept=True)
+WAITS = JobStatus("p", waits="a node for pod p: 0/3 nodes are available")
+PLAYS = JobStatus("p", plays=True, kept=True)
 
 
-def ended(status: int, reason: str = "Completed") -> Seen:
-    return Seen("p", status=status, reason=reason, kept=True)
+def ended(status: int, reason: str = "Completed") -> JobStatus:
+    return JobStatus("p", status=status, reason=reason, kept=True)
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Container:
     def run(self, script: str, *arguments: str, timeout_s: float = 20.0) -> str:  # noqa: ARG002 - as machines have it
         self.run_there.append(script)
         if "pack" in script:
-            return parcels.pack(self.work / "results", self.work / "parcel.tar.gz").text
+            return folder_archive.pack(self.work / "results", self.work / "parcel.tar.gz").text
         if "kill" in script:
             return ""
         here = tuple(one.replace(WORK, str(self.work)) for one in arguments)
@@ -60,7 +60,7 @@ class StandIn:
     """``sees`` is what it tells, one after another, the last again and again; errors are raised."""
 
     container: Container
-    sees: list[Seen | Exception]
+    sees: list[JobStatus | Exception]
     why: str = ""
     made: list[str] = field(default_factory=list)
     removed: int = 0
@@ -69,7 +69,7 @@ class StandIn:
     def make(self, job: Mapping[str, Any], belongings: Sequence[Mapping[str, Any]]) -> None:
         self.made += [job["kind"], *(one["kind"] for one in belongings)]
 
-    def look(self) -> Seen:
+    def look(self) -> JobStatus:
         found = self.sees.pop(0) if len(self.sees) > 1 else self.sees[0]
         if isinstance(found, Exception):
             raise found
@@ -120,7 +120,7 @@ class Desk:
 
 @pytest.fixture
 def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
-    waits_by_clock(monkeypatch, playing)
+    waits_by_clock(monkeypatch, job_player)
     results = tmp_path / "work" / "results"
     (results / "runs" / "a").mkdir(parents=True)
     (results / "runs" / "a" / "fault.yaml").write_text("title: A\n", encoding="utf-8")
@@ -130,7 +130,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
 
 
 def test_it_ends_as_pytest_did_and_what_was_recorded_is_here(desk: Desk, message: Messages) -> None:
-    desk.remote.sees[:0] = [Seen(waits="its pod to be made"), WAITS, WAITS]
+    desk.remote.sees[:0] = [JobStatus(waits="its pod to be made"), WAITS, WAITS]
     assert desk.plays() == 1
     assert desk.remote.made == ["Job", "ConfigMap", "Secret"]
     assert (desk.to / "runs" / "a" / "fault.yaml").read_text(encoding="utf-8") == "title: A\n"
@@ -143,7 +143,7 @@ def test_it_ends_as_pytest_did_and_what_was_recorded_is_here(desk: Desk, message
 
 
 def test_a_pod_that_is_evicted_takes_what_was_recorded_with_it(desk: Desk, message: Messages) -> None:
-    evicted = Seen("p", lost="pod p was ended by its node (Evicted): The node was low on resource: memory.")
+    evicted = JobStatus("p", lost="pod p was ended by its node (Evicted): The node was low on resource: memory.")
     desk.remote.sees = [PLAYS, PLAYS, evicted]
     assert desk.plays() == LOST
     assert evicted.lost in desk.said[0]
@@ -175,7 +175,7 @@ def test_a_pod_that_is_being_ended_is_fetched_from(desk: Desk, message: Messages
 def test_a_node_that_does_not_come_back_is_not_waited_for_for_ever(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, message: Messages
 ) -> None:
-    monkeypatch.setattr(playing, "GRACE_S", 0.0)
+    monkeypatch.setattr(job_player, "GRACE_S", 0.0)
     (desk.remote.container.work / "results" / "ended.json").unlink()
     why = "the node of pod p (node1) does not answer any more"
     desk.remote.sees = [PLAYS, replace(PLAYS, ends=why)]
@@ -186,20 +186,20 @@ def test_a_node_that_does_not_come_back_is_not_waited_for_for_ever(
 
 def test_a_job_whose_time_is_over_is_told(desk: Desk) -> None:
     lost = "the Job was ended, as its time was over (60 s)"
-    desk.remote.sees = [PLAYS, Seen(lost=lost)]
+    desk.remote.sees = [PLAYS, JobStatus(lost=lost)]
     assert desk.plays() == LOST
     assert lost in desk.said[0]
 
 
 def test_an_image_that_cannot_be_had_is_told_at_once_and_nothing_was_played(desk: Desk) -> None:
     lost = "play cannot be started (ErrImageNeverPull): no such image"
-    desk.remote.sees = [Seen("p", lost=lost)]
+    desk.remote.sees = [JobStatus("p", lost=lost)]
     assert desk.plays() == NOT_PLAYED
     assert desk.said[0] == lost
 
 
 def test_a_job_of_which_no_pod_is_made_says_why(desk: Desk, message: Messages) -> None:
-    desk.remote.sees, desk.remote.why = [Seen(waits="its pod to be made")], "FailedCreate: exceeded quota: small"
+    desk.remote.sees, desk.remote.why = [JobStatus(waits="its pod to be made")], "FailedCreate: exceeded quota: small"
     assert desk.plays() == NOT_PLAYED
     assert desk.remote.why in desk.said[0]
     message(desk.said[0])
@@ -236,7 +236,7 @@ def test_what_does_not_come_whole_is_no_success(desk: Desk, message: Messages) -
 
 
 def test_what_nobody_kept_is_lost(desk: Desk, message: Messages) -> None:
-    desk.remote.sees = [PLAYS, Seen("p", status=137, reason="OOMKilled")]
+    desk.remote.sees = [PLAYS, JobStatus("p", status=137, reason="OOMKilled")]
     assert desk.plays() == LOST
     message(desk.talk)
 
@@ -245,7 +245,7 @@ def test_a_disk_that_has_no_room_for_it_is_told(desk: Desk, monkeypatch: pytest.
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr(parcels, "fetch", full)
+    monkeypatch.setattr(folder_archive, "fetch", full)
     assert desk.plays() == LOST
     told = desk.saying("No space left on device")
     assert str(desk.to) in told
@@ -278,7 +278,7 @@ def test_an_interrupt_asks_pytest_once_to_end_in_order(desk: Desk) -> None:
     desk.remote.sees = [PLAYS, PLAYS, PLAYS, ended(2, "Error")]
     looks = desk.remote.look
 
-    def look() -> Seen:
+    def look() -> JobStatus:
         desk.interrupts.asked = desk.interrupts.asked or len(desk.remote.sees) == 3
         return looks()
 

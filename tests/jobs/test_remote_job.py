@@ -15,10 +15,10 @@ import pytest
 
 client = pytest.importorskip("kubernetes.client")
 
-from rabbitmq_resilience.clusters.attached.kubernetes import output  # noqa: E402 - where there is a client
-from rabbitmq_resilience.clusters.attached.kubernetes.job import WANTED, Containers, RemoteJob  # noqa: E402 - the same
-from rabbitmq_resilience.clusters.attached.kubernetes.pods import Pods  # noqa: E402 - the same
-from rabbitmq_resilience.clusters.attached.machine import MachineError  # noqa: E402 - the same
+from rabbitmq_resilience.extensions.attached.kubernetes import output  # noqa: E402 - where there is a client
+from rabbitmq_resilience.extensions.attached.kubernetes.job import WANTED, Containers, RemoteJob  # noqa: E402 - the same
+from rabbitmq_resilience.extensions.attached.kubernetes.pods import Pods  # noqa: E402 - the same
+from rabbitmq_resilience.extensions.attached.machine import MachineError  # noqa: E402 - the same
 from rabbitmq_resilience.tools.waiting import wait_until  # noqa: E402 - the same
 from tests.clock import waits_by_clock  # noqa: E402 - the same
 from tests.messages import Messages  # noqa: E402 - the same

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from rabbitmq_resilience.nights.night_file import Header, Machine, Played
+from rabbitmq_resilience.extensions.nights.night_file import Header, NightMachine
+from rabbitmq_resilience.runner.run_line import RunLine
 
 HEADER = Header(
     night="2026-11-22T01:00:00Z",
     name=None,
     suite_version="0.1.0",
     suite_commit=None,
-    machine=Machine(cpus=2, memory_gb=24.0, cpu_model="a processor", kernel="6.1.0", id="0123abcd"),
+    machine=NightMachine(cpus=2, memory_gb=24.0, cpu_model="a processor", kernel="6.1.0", id="0123abcd"),
     driver="local",
     budget_min=140,
 )
 
-PLAYED = Played(
+PLAYED = RunLine(
     scenario="suites/test_kills.py::test_leader[quorum]",
     title="The leader's broker dies",
     verdict="VALID",

@@ -16,7 +16,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from rabbitmq_resilience.nights.night_file import BrokeFirst, Ended, LeftOut, NightWriter, Played
+from rabbitmq_resilience.extensions.nights.night_file import Ended, LeftOut, NightWriter
+from rabbitmq_resilience.runner.run_line import BrokeFirst, RunLine
 from tests.nights.literal import HEADER, PLAYED
 
 NIGHTS = 30
@@ -60,7 +61,7 @@ def _night(folder: Path, number: int, version: str, random: Random) -> None:
         file.write(Ended(status=int(number >= NIGHTS - 2), played=len(SCENARIOS), at=ended))
 
 
-def _played(scenario: str, number: int, version: str, random: Random) -> Played:
+def _played(scenario: str, number: int, version: str, random: Random) -> RunLine:
     title, *usual = SCENARIOS[scenario]
     outage_s, stall_s, recovered_s, kept = (value * random.lognormvariate(0, 0.06) for value in usual)
     if version == "3.10.8" and scenario == LEADER and number >= SLOWER_FROM:

@@ -20,12 +20,12 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.clusters.drivers import OpenDriver
-from rabbitmq_resilience.play import run
-from rabbitmq_resilience.clusters.errors import ClusterError
-from rabbitmq_resilience.play.judging import judge_run
-from rabbitmq_resilience.record.run_directory import RunDirectory
-from rabbitmq_resilience.scenarios import fault_file
+from rabbitmq_resilience.sut.drivers import OpenDriver
+from rabbitmq_resilience.runner import run
+from rabbitmq_resilience.model.errors import ClusterError
+from rabbitmq_resilience.runner.judging import judge_run
+from rabbitmq_resilience.history.run_directory import RunDirectory
+from rabbitmq_resilience.scenario import fault_file
 
 RECORDED = Path({str(RECORDED)!r})
 

@@ -14,7 +14,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from benchmarks.change_points import noises
-from rabbitmq_resilience.nights.change_points import (
+from rabbitmq_resilience.extensions.nights.change_points import (
     BOUND,
     LEVEL,
     NIGHTS_MIN,

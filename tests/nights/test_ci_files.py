@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import yaml
 
-from rabbitmq_resilience import options
-from rabbitmq_resilience.options_page import checkout_options
+from rabbitmq_resilience.plugin import options
+from rabbitmq_resilience.plugin.options_page import checkout_options
 from rabbitmq_resilience.tools.image_names import broker_image
 from rabbitmq_resilience.tools.locations import TOOLS
 from tests.nights.staged import ROOT

@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.nights.night_file import (
-    BrokeFirst,
+from rabbitmq_resilience.extensions.nights.night_file import (
     Ended,
     Header,
     LeftOut,
@@ -23,6 +22,7 @@ from rabbitmq_resilience.nights.night_file import (
     find_nights,
     read_night,
 )
+from rabbitmq_resilience.runner.run_line import BrokeFirst
 from tests.messages import Messages
 from tests.nights.literal import HEADER, PLAYED
 

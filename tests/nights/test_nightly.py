@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.nights.called import LIMIT_REACHED
-from rabbitmq_resilience.nights.command import MEANINGS
-from rabbitmq_resilience.nights.night_file import find_nights, read_night
-from rabbitmq_resilience.sessions import EXIT_UNKNOWN
+from rabbitmq_resilience.extensions.nights.called import LIMIT_REACHED
+from rabbitmq_resilience.extensions.nights.night_command import MEANINGS
+from rabbitmq_resilience.extensions.nights.night_file import find_nights, read_night
+from rabbitmq_resilience.plugin.sessions import EXIT_UNKNOWN
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.messages import Messages
 from tests.nights.staged import ROOT, stage

@@ -13,20 +13,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.nights.night_file import Night
-from rabbitmq_resilience.nights.rates import Run, Where, chance, change, known_rates
-from rabbitmq_resilience.tables.rate import Rate
+from rabbitmq_resilience.extensions.nights.night_file import Night
+from rabbitmq_resilience.extensions.nights.rates import NightOutcome, Where, chance, change, known_rates
+from rabbitmq_resilience.report.rate import Rate
 from tests.nights.literal import HEADER, PLAYED
 
 SERIES, NIGHTS = 300, 30
 
 
-def runs(text: str, scenario: str = "s", night: int = 0) -> list[Run]:
+def runs(text: str, scenario: str = "s", night: int = 0) -> list[NightOutcome]:
     """``"x.x"``: three runs in one night each, of which the first and the last were hits."""
-    return [Run(f"2026-{night + i:05}", scenario, hit=mark == "x") for i, mark in enumerate(text)]
+    return [NightOutcome(f"2026-{night + i:05}", scenario, hit=mark == "x") for i, mark in enumerate(text)]
 
 
-def dealt(before: Sequence[Run], after: Sequence[Run]) -> Iterator[int]:
+def dealt(before: Sequence[NightOutcome], after: Sequence[NightOutcome]) -> Iterator[int]:
     """How many hits fall on ``after`` in each way to deal them, scenario by scenario: slow and obvious."""
     ways = []
     for scenario in sorted({run.scenario for run in [*before, *after]}):
@@ -36,11 +36,11 @@ def dealt(before: Sequence[Run], after: Sequence[Run]) -> Iterator[int]:
     yield from map(sum, itertools.product(*ways))
 
 
-RUNS = st.lists(st.builds(Run, st.just("n"), st.sampled_from("ab"), st.booleans()), min_size=1, max_size=5)
+RUNS = st.lists(st.builds(NightOutcome, st.just("n"), st.sampled_from("ab"), st.booleans()), min_size=1, max_size=5)
 
 
 @given(RUNS, RUNS)
-def test_chance_is_that_of_all_ways_to_deal_the_hits(before: list[Run], after: list[Run]) -> None:
+def test_chance_is_that_of_all_ways_to_deal_the_hits(before: list[NightOutcome], after: list[NightOutcome]) -> None:
     ways = list(dealt(before, after))
     seen = sum(run.hit for run in after)
     less, more = (sum(way <= seen for way in ways), sum(way >= seen for way in ways))
@@ -78,16 +78,16 @@ def test_nights_of_other_scenarios_are_no_change() -> None:
     assert change(mixed) is not None
 
 
-def drawn(rng: np.random.Generator, rates: Sequence[float], *, scenarios: int) -> list[Run]:
+def drawn(rng: np.random.Generator, rates: Sequence[float], *, scenarios: int) -> list[NightOutcome]:
     """A night each of ``rates``, in which some of the scenarios are played."""
     return [
-        Run(f"2026-{night:05}", f"s{scenario}", hit=bool(rng.random() < rate))
+        NightOutcome(f"2026-{night:05}", f"s{scenario}", hit=bool(rng.random() < rate))
         for night, rate in enumerate(rates)
         for scenario in rng.permutation(scenarios)[: max(1, scenarios // 2)]
     ]
 
 
-def told_in(series: list[Run], *, from_night: int, looks: int = 1) -> int | None:
+def told_in(series: list[NightOutcome], *, from_night: int, looks: int = 1) -> int | None:
     """After which night a change is told first, where somebody looks after each night."""
     nights = sorted({run.night for run in series})
     for number, night in enumerate(nights[from_night:], from_night):

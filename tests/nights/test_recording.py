@@ -10,9 +10,9 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from rabbitmq_resilience.nights import summary as summaries
-from rabbitmq_resilience.nights.night_file import Night, find_nights, read_night
-from rabbitmq_resilience.sessions import EXIT_UNKNOWN
+from rabbitmq_resilience.extensions.nights import night_summary as summaries
+from rabbitmq_resilience.extensions.nights.night_file import Night, find_nights, read_night
+from rabbitmq_resilience.plugin.sessions import EXIT_UNKNOWN
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.messages import Messages
 from tests.nights.staged import begun, session, stage

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.nights.memory import last_played
-from rabbitmq_resilience.nights.night_file import BrokeFirst, Ended, LeftOut, Night, NightWriter, Played, Tested
-from rabbitmq_resilience.nights.summary import LISTED_MAX, main, summary
-from rabbitmq_resilience.nights.troubles import troubles
+from rabbitmq_resilience.extensions.nights.last_played import last_played
+from rabbitmq_resilience.extensions.nights.night_file import Ended, LeftOut, Night, NightWriter, Tested
+from rabbitmq_resilience.extensions.nights.night_summary import LISTED_MAX, main, summary
+from rabbitmq_resilience.extensions.nights.troubles import troubles
+from rabbitmq_resilience.runner.run_line import BrokeFirst, RunLine
 from tests.messages import Messages
 from tests.nights.literal import HEADER, PLAYED
 from tests.tables.lines import line_with
@@ -27,7 +28,7 @@ def ended(scenario: str, outcome: str, why: str = "") -> Tested:
 
 
 def night(
-    *played: Played, tests: tuple[Tested, ...] = (), left_out: tuple[LeftOut, ...] = (), status: int = 0
+    *played: RunLine, tests: tuple[Tested, ...] = (), left_out: tuple[LeftOut, ...] = (), status: int = 0
 ) -> Night:
     ended = Ended(status=status, played=len(played), at=HEADER.night)
     return Night(Path("night.jsonl"), HEADER, played, left_out, ended, tested=tests)

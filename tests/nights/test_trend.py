@@ -12,9 +12,17 @@ from typing import Any
 import pytest
 
 from rabbitmq_resilience.command import main
-from rabbitmq_resilience.nights.night_file import Header, LeftOut, Night, NightWriter, Played, find_nights, read_night
-from rabbitmq_resilience.nights.trend import Group, History, Trend, short_commit, trend
-from rabbitmq_resilience.nights.trend_page import write_trend
+from rabbitmq_resilience.extensions.nights.night_file import (
+    Header,
+    LeftOut,
+    Night,
+    NightWriter,
+    find_nights,
+    read_night,
+)
+from rabbitmq_resilience.extensions.nights.trend import PlaceNights, ScenarioNights, Trend, short_commit, trend
+from rabbitmq_resilience.extensions.nights.trend_page import write_trend
+from rabbitmq_resilience.runner.run_line import RunLine
 from rabbitmq_resilience.tools import extras
 from tests.messages import Messages
 from tests.nights.literal import HEADER, PLAYED
@@ -22,19 +30,19 @@ from tests.nights.simulated import AUTOHEAL, CUT, LEADER, NIGHTS, SLOW, SLOWER_F
 from tests.pages.browser import PROGRAM, Page, browser
 
 
-def night(number: int, *played: Played, left_out: Sequence[str] = (), **header: Any) -> Night:
+def night(number: int, *played: RunLine, left_out: Sequence[str] = (), **header: Any) -> Night:
     begun: Header = replace(HEADER, night=f"2026-11-{number + 1:02}T01:00:00Z", **header)
     out = [LeftOut(scenario=one, why="budget", last_played=None) for one in left_out]
     return Night(Path(f"{number}.jsonl"), begun, played, out, None)
 
 
-def only(found: Trend) -> tuple[Group, History]:
+def only(found: Trend) -> tuple[PlaceNights, ScenarioNights]:
     (group,) = found.groups
     (history,) = group.histories
     return group, history
 
 
-def signs(history: History) -> str:
+def signs(history: ScenarioNights) -> str:
     return "".join(cell.sign or " " for cell in history.cells)
 
 

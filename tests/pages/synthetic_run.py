@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from rabbitmq_resilience.record.history import (
+from rabbitmq_resilience.history.history import (
     DELIVERIES,
     DELIVERIES_SUFFIX,
     PUBLISHES,
@@ -19,8 +19,8 @@ from rabbitmq_resilience.record.history import (
     Outcome,
     StreamWriter,
 )
-from rabbitmq_resilience.record.metrics import SERIES
-from rabbitmq_resilience.record.run_directory import RunDirectory
+from rabbitmq_resilience.history.metrics import SERIES
+from rabbitmq_resilience.history.run_directory import RunDirectory
 
 START_US = 5_000_000_000
 NODES = {"a1": "a", "a2": "a", "b1": "b", "b2": "b", "c1": "c"}

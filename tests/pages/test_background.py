@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rabbitmq_resilience.pages.charts import charts
-from rabbitmq_resilience.pages.series import series
-from rabbitmq_resilience.record.events import ChurnEvent, Event, IdleEvent, NoteEvent
+from rabbitmq_resilience.history.events import ChurnEvent, Event, IdleEvent, NoteEvent
+from rabbitmq_resilience.report.charts import charts
+from rabbitmq_resilience.report.series import series
 from tests.messages import Messages
 
 S = 1_000_000

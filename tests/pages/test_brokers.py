@@ -4,11 +4,11 @@ from collections.abc import Iterable
 
 import pyarrow as pa
 
-from rabbitmq_resilience.pages.brokers import brokers
-from rabbitmq_resilience.pages.charts import charts
-from rabbitmq_resilience.pages.series import series
-from rabbitmq_resilience.pages.timeline import Interval
-from rabbitmq_resilience.record.metrics import SERIES, ReadMetrics, no_metrics
+from rabbitmq_resilience.history.metrics import SERIES, ReadMetrics, no_metrics
+from rabbitmq_resilience.report.broker_curves import brokers
+from rabbitmq_resilience.report.charts import charts
+from rabbitmq_resilience.report.series import series
+from rabbitmq_resilience.report.timeline import TimelineInterval
 from tests.messages import Messages
 
 S = 1_000_000
@@ -59,4 +59,4 @@ def test_alarms_are_lanes_from_sight_to_sight() -> None:
     raised = [(at, float(at in (2, 3, 6, 7))) for at in range(8)]
     seen = brokers(table(("alarm_disk", "b1", raised), ("alarm_memory", "b1", [(0, 0.0)])), origin_us=100 * S)
     assert [lane.name for lane in seen.alarms] == ["b1 disk"]
-    assert seen.alarms[0].intervals == (Interval(2, 4, "alarm"), Interval(6, 7, "alarm"))
+    assert seen.alarms[0].intervals == (TimelineInterval(2, 4, "alarm"), TimelineInterval(6, 7, "alarm"))

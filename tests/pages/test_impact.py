@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.pages.impact import impact, longest_of, longest_outage_s, outage_text, queue_rows
-from rabbitmq_resilience.pages.index import write_index
-from rabbitmq_resilience.pages.page import write_page
-from rabbitmq_resilience.pages.terminal import outcome_line, story
-from rabbitmq_resilience.pages.wording import coverage_text
-from rabbitmq_resilience.tables.comparison import comparison
-from rabbitmq_resilience.tables.platforms import side_by_side
-from rabbitmq_resilience.tables.track_record import Seen
+from rabbitmq_resilience.extensions.tables.platforms import side_by_side
+from rabbitmq_resilience.extensions.tables.queue_types import comparison
+from rabbitmq_resilience.extensions.tables.track_record import TrackRecord
+from rabbitmq_resilience.report.impact import impact, longest_of, longest_outage_s, outage_text, queue_rows
+from rabbitmq_resilience.report.index import write_index
+from rabbitmq_resilience.report.run_page import write_page
+from rabbitmq_resilience.report.terminal import outcome_line, story
+from rabbitmq_resilience.report.wording import coverage_text
 from tests.messages import Messages
 from tests.pages.synthetic_run import write_synthetic_run
 
@@ -98,7 +98,7 @@ def test_it_stands_in_the_terminal_on_both_pages_and_in_every_table(tmp_path: Pa
     assert f"outage: {first}" in story({**verdict, "verdict": "UNKNOWN"}, run.path)
     assert outage_text(verdict) in side_by_side([verdict, {**verdict, "driver": "docker"}])
     assert "| 40.1 s / - |" in comparison([verdict])
-    assert Seen.of([verdict]).outages == longest_of([verdict])
+    assert TrackRecord.of([verdict]).outages == longest_of([verdict])
 
 
 @pytest.mark.parametrize(

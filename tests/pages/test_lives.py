@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from rabbitmq_resilience.record.history import DELIVERIES, StreamWriter
-from rabbitmq_resilience.record.run_directory import RunDirectory
+from rabbitmq_resilience.history.history import DELIVERIES, StreamWriter
+from rabbitmq_resilience.history.run_directory import RunDirectory
 
 
 def test_the_tenth_life_of_a_worker_is_read_after_its_second(tmp_path: Path) -> None:

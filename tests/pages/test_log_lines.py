@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rabbitmq_resilience.pages.log_lines import CHARACTERS_MAX, LINES_MAX, Entry, around, moments_s, read
+from rabbitmq_resilience.report.log_lines import CHARACTERS_MAX, LINES_MAX, Entry, around, moments_s, read
 
 A1 = """\
 2026-11-29 06:55:51.948744+00:00 [info] <0.1259.0> Adding vhost 'run' (description: '', tags: [])

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.pages.index import write_index
-from rabbitmq_resilience.pages.page import write_page
-from rabbitmq_resilience.record.run_directory import RunDirectory
+from rabbitmq_resilience.history.run_directory import RunDirectory
+from rabbitmq_resilience.report.index import write_index
+from rabbitmq_resilience.report.run_page import write_page
 from tests.messages import Messages
 from tests.pages.synthetic_run import write_synthetic_run
 

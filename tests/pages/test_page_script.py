@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.pages.page import write_page
-from rabbitmq_resilience.record.run_directory import RunDirectory
+from rabbitmq_resilience.history.run_directory import RunDirectory
+from rabbitmq_resilience.report.run_page import write_page
 from tests.pages.browser import PROGRAM, Page, browser
 from tests.pages.drawn import RECORDER, Panel, axis, drag, keys, middle, panels, text
 from tests.pages.synthetic_run import write_synthetic_run

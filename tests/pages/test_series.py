@@ -5,10 +5,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from rabbitmq_resilience.pages.series import Batches, Series, series
-from rabbitmq_resilience.pages.timeline import POINTS_MAX, Interval, Lane
-from rabbitmq_resilience.record.events import SampleEvent, event_of
-from rabbitmq_resilience.record.history import DELIVERIES, PUBLISHES, Outcome
+from rabbitmq_resilience.history.events import SampleEvent, event_of
+from rabbitmq_resilience.history.history import DELIVERIES, PUBLISHES, Outcome
+from rabbitmq_resilience.report.series import Batches, Series, series
+from rabbitmq_resilience.report.timeline import POINTS_MAX, SwimLane, TimelineInterval
 
 S = 1_000_000
 
@@ -254,5 +254,5 @@ def test_publishers_are_blocked_until_the_last_of_them_is_let_go() -> None:
         for at_s, i, what in changes
     ]
     (lane,) = from_events(*events, {"at_s": 9, "kind": "note"}).timeline.blocked
-    assert lane == Lane("publishers", (Interval(1, 5, "blocked"), Interval(6, 8, "blocked")))
+    assert lane == SwimLane("publishers", (TimelineInterval(1, 5, "blocked"), TimelineInterval(6, 8, "blocked")))
     assert from_events({"at_s": 0, "kind": "note"}).timeline.blocked == ()

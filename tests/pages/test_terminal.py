@@ -4,8 +4,8 @@ import io
 from dataclasses import replace
 from pathlib import Path
 
-from rabbitmq_resilience.pages.terminal import LiveLine, Rates, Status, outcome_line, status_line, story
-from rabbitmq_resilience.pages.wording import duration_text, number_text
+from rabbitmq_resilience.report.terminal import LiveLine, MessageRates, Status, outcome_line, status_line, story
+from rabbitmq_resilience.report.wording import duration_text, number_text
 from tests.messages import Messages
 from tests.pages.synthetic_run import synthetic_verdict
 
@@ -31,11 +31,11 @@ class Broken(io.StringIO):
 
 
 def test_status_line(message: Messages) -> None:
-    line = status_line(STATUS, Rates(1810.2, 790.4, 801))
+    line = status_line(STATUS, MessageRates(1810.2, 790.4, 801))
     for fact in ("chaos    01:12 |", " 2/3 |", " 1,810/s ", " 790/s ", " 801/s |", " 1,204 |", " partition, latency"):
         assert fact in line
     message(line)
-    assert "depth ?" in status_line(replace(STATUS, depth=None), Rates())
+    assert "depth ?" in status_line(replace(STATUS, depth=None), MessageRates())
 
 
 def test_elsewhere_a_line_every_ten_seconds_and_at_each_new_phase() -> None:

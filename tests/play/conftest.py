@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.clusters.pool import ClusterPool
-from rabbitmq_resilience.play.run import Testbed
+from rabbitmq_resilience.runner.run import RunContext
+from rabbitmq_resilience.sut.pool import ClusterPool
 
 
 @pytest.fixture(scope="package")
@@ -19,5 +19,5 @@ def pool() -> Iterator[ClusterPool]:
 
 
 @pytest.fixture
-def own_testbed(pool: ClusterPool, tmp_path: Path) -> Testbed:
-    return Testbed(pool, tmp_path / "runs", io.StringIO())
+def own_testbed(pool: ClusterPool, tmp_path: Path) -> RunContext:
+    return RunContext(pool, tmp_path / "runs", io.StringIO())

@@ -23,7 +23,7 @@ from typing import Any
 
 from pika import frame, spec
 
-from rabbitmq_resilience.workloads.message import decode
+from rabbitmq_resilience.workload.message import decode
 
 #: Small, as each frame is cut out of what was read at once.
 READ_BYTES = 1 << 14

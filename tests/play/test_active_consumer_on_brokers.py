@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.clusters.pool import ClusterPool
-from rabbitmq_resilience.faults.kill_client import KillClient
-from rabbitmq_resilience.invariants.verdict import Verdict
-from rabbitmq_resilience.play.judging import Result
-from rabbitmq_resilience.play.run import Testbed, run_scenario
-from rabbitmq_resilience.scenarios.model import Invariants, Phases, Scenario
-from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience.checkers.verdict import Verdict
+from rabbitmq_resilience.model import topology_catalogue
+from rabbitmq_resilience.nemesis.kill_client import KillClient
+from rabbitmq_resilience.runner.judging import Result
+from rabbitmq_resilience.runner.run import RunContext, run_scenario
+from rabbitmq_resilience.scenario.model import Invariants, Phases, Scenario
+from rabbitmq_resilience.sut.pool import ClusterPool
+from rabbitmq_resilience.workload.workload_model import Workload
 
 pytestmark = pytest.mark.plays
 
@@ -31,13 +31,13 @@ def played(pool: ClusterPool, tmp_path: Path, workload: Workload, *kills: KillCl
     demanded = {"no_loss": {}, "single_active_consumer": {}, **also}
     scenario = Scenario(
         title="One consumer at a time",
-        topology=catalogue.load("three_nodes_three_zones"),
+        topology=topology_catalogue.load("three_nodes_three_zones"),
         workload=workload,
         phases=Phases(steady_s=2, recovery_s=60, settled_s=1),
         schedule=kills,
         invariants=Invariants.model_validate(demanded),
     )
-    return run_scenario(scenario, Testbed(pool, tmp_path, io.StringIO()))
+    return run_scenario(scenario, RunContext(pool, tmp_path, io.StringIO()))
 
 
 def test_another_consumer_takes_over_from_the_active_one(pool: ClusterPool, tmp_path: Path) -> None:

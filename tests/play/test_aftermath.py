@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.play import aftermath
-from rabbitmq_resilience.play.aftermath import await_recovery
+from rabbitmq_resilience.runner import aftermath
+from rabbitmq_resilience.runner.aftermath import await_recovery
 from tests.clock import Clock, waits_by_clock
 from tests.messages import Messages
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.invariants.verdict import Verdict
-from rabbitmq_resilience.play.judging import judge_run
-from rabbitmq_resilience.play.run import Testbed, run_scenario
-from rabbitmq_resilience.scenarios import fault_file
+from rabbitmq_resilience.checkers.verdict import Verdict
+from rabbitmq_resilience.runner.judging import judge_run
+from rabbitmq_resilience.runner.run import RunContext, run_scenario
+from rabbitmq_resilience.scenario import fault_file
 
 pytestmark = [pytest.mark.plays, pytest.mark.usefixtures("measurable")]
 
@@ -37,7 +37,7 @@ invariants:
 
 
 def test_what_fires_is_kept_and_judged_again(
-    own_testbed: Testbed, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    own_testbed: RunContext, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rules = tmp_path / "alerts.yml"
     rules.write_text(RULES, encoding="utf-8")

@@ -10,8 +10,8 @@ from typing import Any
 import psutil
 import pytest
 
-from rabbitmq_resilience.play.cpu_watch import Others, Spent, Waited, cpu_watched
-from rabbitmq_resilience.record.events import MachineEvent, NoteEvent
+from rabbitmq_resilience.history.events import MachineEvent, NoteEvent
+from rabbitmq_resilience.runner.cpu_watch import Others, Spent, Waited, cpu_watched
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.messages import Messages
 

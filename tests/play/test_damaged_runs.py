@@ -12,14 +12,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.invariants.verdict import Verdict
-from rabbitmq_resilience.pages.index import write_index
-from rabbitmq_resilience.play.alone import recheck
-from rabbitmq_resilience.play.judging import judge_run
-from rabbitmq_resilience.record.history import DELIVERIES_SUFFIX, END_OF_STREAM, PUBLISHES_SUFFIX
-from rabbitmq_resilience.record.manifest import MANIFEST_FILE, VERSION, Manifest
-from rabbitmq_resilience.record.run_directory import RunDirectory, RunDirectoryError
-from rabbitmq_resilience.scenarios.fault_file import FaultFileError
+from rabbitmq_resilience.checkers.verdict import Verdict
+from rabbitmq_resilience.history.history import DELIVERIES_SUFFIX, END_OF_STREAM, PUBLISHES_SUFFIX
+from rabbitmq_resilience.history.manifest import MANIFEST_FILE, VERSION, Manifest
+from rabbitmq_resilience.history.run_directory import RunDirectory, RunDirectoryError
+from rabbitmq_resilience.report.index import write_index
+from rabbitmq_resilience.runner.alone import recheck
+from rabbitmq_resilience.runner.judging import judge_run
+from rabbitmq_resilience.scenario.fault_file import FaultFileError
 from tests.corpus.reading import first_runs
 from tests.messages import Messages
 

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.clusters.spec import PartitionHandling
-from rabbitmq_resilience.faults.partition import Partition
-from rabbitmq_resilience.invariants.verdict import Verdict
-from rabbitmq_resilience.play.judging import Result
-from rabbitmq_resilience.play.run import Testbed, run_scenario
-from rabbitmq_resilience.record.events import DeclarationEvent
-from rabbitmq_resilience.scenarios.known_defects import DECIDES_TOO_SOON
-from rabbitmq_resilience.scenarios.model import Invariants, Phases, Scenario
-from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience.checkers.verdict import Verdict
+from rabbitmq_resilience.history.events import DeclarationEvent
+from rabbitmq_resilience.model import topology_catalogue
+from rabbitmq_resilience.model.topology import PartitionHandling
+from rabbitmq_resilience.nemesis.partition import Partition
+from rabbitmq_resilience.runner.judging import Result
+from rabbitmq_resilience.runner.run import RunContext, run_scenario
+from rabbitmq_resilience.scenario.known_defects import DECIDES_TOO_SOON
+from rabbitmq_resilience.scenario.model import Invariants, Phases, Scenario
+from rabbitmq_resilience.workload.workload_model import Workload
 
 pytestmark = pytest.mark.plays
 
@@ -24,9 +24,9 @@ pytestmark = pytest.mark.plays
 DECIDES_ANEW = DECIDES_TOO_SOON.model_copy(update={"invariant": "metadata", "also": ()})
 
 
-def played(testbed: Testbed, queue_type: Any, mode: PartitionHandling) -> tuple[Result, dict[str, Any]]:
+def played(testbed: RunContext, queue_type: Any, mode: PartitionHandling) -> tuple[Result, dict[str, Any]]:
     """The result, and the numbers of the invariant."""
-    shape = catalogue.load("three_nodes_three_zones").model_copy(update={"partition_handling": mode})
+    shape = topology_catalogue.load("three_nodes_three_zones").model_copy(update={"partition_handling": mode})
     scenario = Scenario(
         title=f"Declared in a cut, {queue_type}, {mode}",
         topology=shape,
@@ -42,7 +42,7 @@ def played(testbed: Testbed, queue_type: Any, mode: PartitionHandling) -> tuple[
 
 
 @pytest.mark.parametrize("queue_type", ["quorum", "mirrored"])
-def test_a_paused_minority_takes_over_what_the_majority_declared(own_testbed: Testbed, queue_type: Any) -> None:
+def test_a_paused_minority_takes_over_what_the_majority_declared(own_testbed: RunContext, queue_type: Any) -> None:
     """What the majority created is kept. What the minority created before it paused may be gone, which is a promise
     that 3.10 breaks (see ``suites.test_metadata``), and nothing else is."""
     result, numbers = played(own_testbed, queue_type, "pause_minority")
@@ -54,7 +54,7 @@ def test_a_paused_minority_takes_over_what_the_majority_declared(own_testbed: Te
     assert {e.node for e in asked if e.state == "unanswered"} >= {"c1"}
 
 
-def test_what_the_side_that_autoheal_gives_up_had_created_is_gone_and_permitted(own_testbed: Testbed) -> None:
+def test_what_the_side_that_autoheal_gives_up_had_created_is_gone_and_permitted(own_testbed: RunContext) -> None:
     result, numbers = played(own_testbed, "mirrored", "autoheal")
     assert result.as_expected, result.story()
     if result.verdict is Verdict.VALID:

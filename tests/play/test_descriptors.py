@@ -9,23 +9,23 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.clusters.drivers import DRIVERS
-from rabbitmq_resilience.clusters.pool import ClusterPool
-from rabbitmq_resilience.faults import flapping
-from rabbitmq_resilience.faults.disconnect import Disconnect
-from rabbitmq_resilience.faults.flapping import Flapping
-from rabbitmq_resilience.faults.kill import Kill
-from rabbitmq_resilience.faults.latency import Latency
-from rabbitmq_resilience.faults.partition import Partition
-from rabbitmq_resilience.play.run import Testbed, run_scenario
-from rabbitmq_resilience.scenarios.model import Invariants, Phases, Scenario
-from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience.model import topology_catalogue
+from rabbitmq_resilience.nemesis import flapping
+from rabbitmq_resilience.nemesis.disconnect import Disconnect
+from rabbitmq_resilience.nemesis.flapping import Flapping
+from rabbitmq_resilience.nemesis.kill import Kill
+from rabbitmq_resilience.nemesis.latency import Latency
+from rabbitmq_resilience.nemesis.partition import Partition
+from rabbitmq_resilience.runner.run import RunContext, run_scenario
+from rabbitmq_resilience.scenario.model import Invariants, Phases, Scenario
+from rabbitmq_resilience.sut.drivers import DRIVERS
+from rabbitmq_resilience.sut.pool import ClusterPool
+from rabbitmq_resilience.workload.workload_model import Workload
 from tests.needs import skipped_without
 
 pytestmark = pytest.mark.plays
 
-THREE = catalogue.load("three_nodes_three_zones")
+THREE = topology_catalogue.load("three_nodes_three_zones")
 
 #: Whatever is probed, cut off and given up; the kill makes some of the others fail to connect, and to be proven.
 SCHEDULE = (
@@ -70,7 +70,7 @@ def test_scenario_after_scenario_holds_as_much_open(name: str, tmp_path: Path, m
     with closing(driver), ClusterPool(driver.form) as pool:
         before = held()
         for _ in range(TIMES):
-            run_scenario(scenario, Testbed(pool, tmp_path, io.StringIO(), driver=name, require=driver.require))
+            run_scenario(scenario, RunContext(pool, tmp_path, io.StringIO(), driver=name, require=driver.require))
             cluster = pool.acquire(THREE, scenario.touched_links)
             seen.append(held_beside_pools({cluster.management_port(node) for node in THREE.node_names}))
         pool.close()

@@ -6,13 +6,13 @@ import json
 
 import pytest
 
-from rabbitmq_resilience.invariants.catalogue import INVARIANTS
-from rabbitmq_resilience.invariants.judge import Judgement
-from rabbitmq_resilience.invariants.verdict import Finding, Verdict
-from rabbitmq_resilience.play.judging import meets
-from rabbitmq_resilience.scenarios import known_defects
-from rabbitmq_resilience.scenarios.expectations import Expectation, excuse_problems, is_within
-from rabbitmq_resilience.scenarios.known_defects import (
+from rabbitmq_resilience.checkers.checker_catalogue import INVARIANTS
+from rabbitmq_resilience.checkers.judge import Judgement
+from rabbitmq_resilience.checkers.verdict import Finding, Verdict
+from rabbitmq_resilience.runner.judging import meets
+from rabbitmq_resilience.scenario import known_defects
+from rabbitmq_resilience.scenario.expectations import Expectation, excuse_problems, is_within
+from rabbitmq_resilience.scenario.known_defects import (
     BREAKS_OFF_HEALING,
     CONFIRMED_IN_A_MINORITY,
     DECIDES_TOO_SOON,

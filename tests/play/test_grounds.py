@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.clusters.drivers import DRIVERS, Driver, OpenDriver
-from rabbitmq_resilience.clusters.pool import ClusterPool
-from rabbitmq_resilience.play.grounds import Ground, Grounds, first_home
-from rabbitmq_resilience.play.run import Testbed
-from rabbitmq_resilience.scenarios import fault_file
-from rabbitmq_resilience.scenarios.model import Scenario
+from rabbitmq_resilience.runner.environments import Environment, Environments, first_home
+from rabbitmq_resilience.runner.run import RunContext
+from rabbitmq_resilience.scenario import fault_file
+from rabbitmq_resilience.scenario.model import Scenario
+from rabbitmq_resilience.sut.drivers import DRIVERS, Driver, OpenDriver
+from rabbitmq_resilience.sut.pool import ClusterPool
 
 HOMES = ("4.0.5", "4.3.6", "3.10.8")
 
@@ -64,7 +64,7 @@ class Formed:
 
 def grounds(
     homes: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> tuple[Grounds, list[str | None]]:
+) -> tuple[Environments, list[str | None]]:
     """Return what a session plays on, and the list that gets what is asked for when a driver is opened."""
     asked: list[str | None] = []
 
@@ -74,8 +74,8 @@ def grounds(
 
     monkeypatch.setitem(DRIVERS, "local", Driver(frozenset(), opened))
     driver, clusters = opened(None), ClusterPool(lambda: None)
-    own = Ground(driver, clusters, Testbed(clusters, tmp_path, io.StringIO()))
-    return Grounds(lambda: own), asked
+    own = Environment(driver, clusters, RunContext(clusters, tmp_path, io.StringIO()))
+    return Environments(lambda: own), asked
 
 
 def test_each_home_is_opened_once_and_only_when_it_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

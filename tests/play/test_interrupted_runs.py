@@ -15,10 +15,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rabbitmq_resilience.clusters.machine.claims import BLOCK_PORTS
-from rabbitmq_resilience.record.event_log import read_events
-from rabbitmq_resilience.record.events import Event, FaultEvent
-from rabbitmq_resilience.record.run_directory import RunDirectory
+from rabbitmq_resilience.history.event_log import read_events
+from rabbitmq_resilience.history.events import Event, FaultEvent
+from rabbitmq_resilience.history.run_directory import RunDirectory
+from rabbitmq_resilience.sut.machine.port_claims import BLOCK_PORTS
 from rabbitmq_resilience.tools.waiting import wait_until
 
 pytestmark = [pytest.mark.core, pytest.mark.usefixtures("prometheus")]
@@ -161,7 +161,7 @@ def test_ctrl_c(interrupted: PytestRun) -> None:
 def test_a_worker_dies_by_itself(interrupted: PytestRun) -> None:
     """That is an exception in the middle of the run: its history would lack what the worker saw."""
     ports = open_ports(interrupted)
-    next(p for p in interrupted.processes() if "rabbitmq_resilience.workloads.consumer" in p.cmdline()).kill()
+    next(p for p in interrupted.processes() if "rabbitmq_resilience.workload.consumer" in p.cmdline()).kill()
     interrupted.process.wait(2 * GONE_WITHIN_S)
     assert "consumer-" in (interrupted.folder / "output").read_text()
     interrupted.await_nothing_left(ports)

@@ -10,22 +10,22 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.faults.kill import Kill
-from rabbitmq_resilience.faults.kill_client import KillClient
-from rabbitmq_resilience.faults.partition import Partition
-from rabbitmq_resilience.invariants.verdict import Verdict
-from rabbitmq_resilience.play.judging import Result, judge_run
-from rabbitmq_resilience.play.run import Testbed, run_scenario
-from rabbitmq_resilience.scenarios.model import Invariants, Phases, Scenario
-from rabbitmq_resilience.workloads.queue_settings import Mirroring
-from rabbitmq_resilience.workloads.services import ProcessingStep
-from rabbitmq_resilience.workloads.spec import Workload
-from rabbitmq_resilience.workloads.worker import Worker
+from rabbitmq_resilience.checkers.verdict import Verdict
+from rabbitmq_resilience.model import topology_catalogue
+from rabbitmq_resilience.nemesis.kill import Kill
+from rabbitmq_resilience.nemesis.kill_client import KillClient
+from rabbitmq_resilience.nemesis.partition import Partition
+from rabbitmq_resilience.runner.judging import Result, judge_run
+from rabbitmq_resilience.runner.run import RunContext, run_scenario
+from rabbitmq_resilience.scenario.model import Invariants, Phases, Scenario
+from rabbitmq_resilience.workload.queue_settings import Mirroring
+from rabbitmq_resilience.workload.services import ProcessingStep
+from rabbitmq_resilience.workload.worker import Worker
+from rabbitmq_resilience.workload.workload_model import Workload
 
 pytestmark = pytest.mark.core
 
-THREE_NODES = catalogue.load("three_nodes_three_zones")
+THREE_NODES = topology_catalogue.load("three_nodes_three_zones")
 
 
 def scenario(
@@ -54,7 +54,7 @@ def assert_rechecks_the_same(result: Result) -> None:
 
 
 @pytest.mark.plays
-def test_unsynchronised_mirror_is_promoted(own_testbed: Testbed) -> None:
+def test_unsynchronised_mirror_is_promoted(own_testbed: RunContext) -> None:
     """The mirror's node is away while the queue is long, so the mirror that comes back lacks what is in it; then
     the leader's node dies. The publishers took each write for a promise. The consumer is so slow until then that what
     was there when the mirror went is there still, however soon another one comes.
@@ -93,7 +93,7 @@ def test_unsynchronised_mirror_is_promoted(own_testbed: Testbed) -> None:
     assert_rechecks_the_same(result)
 
 
-def test_consumer_with_automatic_acks_is_killed(own_testbed: Testbed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_consumer_with_automatic_acks_is_killed(own_testbed: RunContext, monkeypatch: pytest.MonkeyPatch) -> None:
     """The broker forgets each message that it has sent; what the consumer had not processed is gone. It stands still
     before it dies, as it could have put everything on record at that very moment."""
     killed = Worker.kill
@@ -120,7 +120,7 @@ def test_consumer_with_automatic_acks_is_killed(own_testbed: Testbed, monkeypatc
     assert_rechecks_the_same(result)
 
 
-def test_consumer_with_manual_acks_is_killed(own_testbed: Testbed) -> None:
+def test_consumer_with_manual_acks_is_killed(own_testbed: RunContext) -> None:
     """The same in the safe way loses nothing: it is the acks that the other run was INVALID for."""
     workload = Workload(queue_type="quorum", rate_per_s=2000, in_flight=500)
     result = run_scenario(
@@ -131,7 +131,7 @@ def test_consumer_with_manual_acks_is_killed(own_testbed: Testbed) -> None:
 
 
 @pytest.mark.plays
-def test_cut_on_a_link_that_carries_no_proxy(own_testbed: Testbed) -> None:
+def test_cut_on_a_link_that_carries_no_proxy(own_testbed: RunContext) -> None:
     """Nothing was cut, so whatever the history looks like, it tells nothing."""
     workload = Workload(rate_per_s=300)
     cut = Partition(at_s=1, for_s=3, between=("zone:c", "rest"))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rabbitmq_resilience.invariants.verdict import Verdict
-from rabbitmq_resilience.play.judging import judge_run, reopened
+from rabbitmq_resilience.checkers.verdict import Verdict
+from rabbitmq_resilience.runner.judging import judge_run, reopened
 from tests.corpus.reading import unpacked
 from tests.messages import Messages
 

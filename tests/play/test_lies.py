@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from pika import BasicProperties, frame, spec
 
-from rabbitmq_resilience.workloads.message import HEADER_BYTES, Encoder
-from rabbitmq_resilience.workloads.routing import Turn
-from rabbitmq_resilience.workloads.wire import PublishFrames
+from rabbitmq_resilience.workload.message import HEADER_BYTES, Encoder
+from rabbitmq_resilience.workload.routing import PublishArguments
+from rabbitmq_resilience.workload.wire import PublishFrames
 from tests.play.lying_broker import Conversation, Cutter, Liar, Unit
 
 MESSAGES = Encoder(7, 2, b"payload" * 40)
@@ -22,7 +22,11 @@ HEARTBEAT = frame.Heartbeat().marshal()
 def published(sequence: int) -> bytes:
     """In frames so small that a message takes several."""
     frames = PublishFrames(
-        channel=1, turn=Turn("", "q1", {}), payload=MESSAGES.payload, persistent=True, frame_max_bytes=HEADER_BYTES + 80
+        channel=1,
+        turn=PublishArguments("", "q1", {}),
+        payload=MESSAGES.payload,
+        persistent=True,
+        frame_max_bytes=HEADER_BYTES + 80,
     )
     return frames.marshal(MESSAGES.header(sequence))
 

@@ -14,27 +14,28 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.clusters.access import Endpoint
-from rabbitmq_resilience.clusters.equipment import Equipment
-from rabbitmq_resilience.clusters.machine.claims import LOOPBACK
-from rabbitmq_resilience.clusters.pool import ClusterPool
-from rabbitmq_resilience.clusters.spec import Link, Topology
-from rabbitmq_resilience.invariants.verdict import EXAMPLES_MAX, Verdict
-from rabbitmq_resilience.play import run as playing
-from rabbitmq_resilience.play.judging import Result
-from rabbitmq_resilience.play.run import Testbed, run_scenario
-from rabbitmq_resilience.scenarios.model import Invariants, Phases, Scenario
+from rabbitmq_resilience.checkers.verdict import EXAMPLES_MAX, Verdict
+from rabbitmq_resilience.model import topology_catalogue
+from rabbitmq_resilience.model.access import Endpoint
+from rabbitmq_resilience.model.links import Link
+from rabbitmq_resilience.model.node_options import NodeOptions
+from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.runner import run as playing
+from rabbitmq_resilience.runner.judging import Result
+from rabbitmq_resilience.runner.run import RunContext, run_scenario
+from rabbitmq_resilience.scenario.model import Invariants, Phases, Scenario
+from rabbitmq_resilience.sut.machine.port_claims import LOOPBACK
+from rabbitmq_resilience.sut.pool import ClusterPool
 from rabbitmq_resilience.tools.waiting import wait_until
-from rabbitmq_resilience.workloads.queue_settings import QueueLimits
-from rabbitmq_resilience.workloads.run import RunningWorkload
-from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience.workload.queue_settings import QueueLimits
+from rabbitmq_resilience.workload.running_workload import RunningWorkload
+from rabbitmq_resilience.workload.workload_model import Workload
 from tests.play.lying_broker import LIES
 
 pytestmark = pytest.mark.plays
 
 ROOT = Path(__file__).resolve().parents[2]
-TOPOLOGY = catalogue.load("three_nodes_three_zones")
+TOPOLOGY = topology_catalogue.load("three_nodes_three_zones")
 #: What is lost is looked for among so many; the other lies show the same among fewer.
 MESSAGES, FEWER = 100_000, 10_000
 PUBLISHED_WITHIN_S = 400.0
@@ -65,11 +66,11 @@ class LyingCluster:
         self,
         topology: Topology,
         proxied: frozenset[Link],
-        equipment: Equipment,
+        equipment: NodeOptions,
         *,
         logs_of_failure: Path,  # noqa: ARG002 - the protocol's
     ) -> Any:
-        assert (topology, proxied, equipment) == (self.cluster.topology, frozenset(), Equipment())
+        assert (topology, proxied, equipment) == (self.cluster.topology, frozenset(), NodeOptions())
         return self
 
 
@@ -90,7 +91,7 @@ def lying(cluster: Any, *arguments: str) -> Iterator[LyingCluster]:
 
 @pytest.fixture
 def lied_to(
-    own_testbed: Testbed, pool: ClusterPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    own_testbed: RunContext, pool: ClusterPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., tuple[Result, list[dict[str, Any]]]]:
     """Plays a load of so many messages through the proxy; the result, and what the proxy tells of its lies."""
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import pyarrow.compute as pc
 import pytest
 
-from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.faults.kill import Kill
-from rabbitmq_resilience.invariants.verdict import Verdict
-from rabbitmq_resilience.play.judging import judge_run
-from rabbitmq_resilience.play.run import Testbed, run_scenario
-from rabbitmq_resilience.record.events import FaultEvent, MachineEvent
-from rabbitmq_resilience.record.metrics import METRICS, SERIES
-from rabbitmq_resilience.scenarios.model import Invariants, Phases, Scenario
-from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience.checkers.verdict import Verdict
+from rabbitmq_resilience.history.events import FaultEvent, MachineEvent
+from rabbitmq_resilience.history.metrics import METRICS, SERIES
+from rabbitmq_resilience.model import topology_catalogue
+from rabbitmq_resilience.nemesis.kill import Kill
+from rabbitmq_resilience.runner.judging import judge_run
+from rabbitmq_resilience.runner.run import RunContext, run_scenario
+from rabbitmq_resilience.scenario.model import Invariants, Phases, Scenario
+from rabbitmq_resilience.workload.workload_model import Workload
 
 pytestmark = [pytest.mark.core, pytest.mark.usefixtures("measurable")]
 
@@ -23,11 +23,11 @@ MEASURED = ("memory", "alarms", "followers", "unacked")
 
 
 def test_what_brokers_say_is_kept_and_judged_again_without_a_server(
-    own_testbed: Testbed, monkeypatch: pytest.MonkeyPatch
+    own_testbed: RunContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scenario = Scenario(
         title="Measured",
-        topology=catalogue.load("three_nodes_three_zones"),
+        topology=topology_catalogue.load("three_nodes_three_zones"),
         workload=Workload(queues=2, publishers=2, consumers=2, rate_per_s=200),
         phases=Phases(steady_s=4, recovery_s=60, settled_s=2),
         schedule=(Kill(at_s=1, for_s=5, node="c1"),),

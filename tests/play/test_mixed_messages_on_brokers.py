@@ -8,14 +8,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.clusters.pool import ClusterPool
-from rabbitmq_resilience.invariants.verdict import Verdict
-from rabbitmq_resilience.play.run import Testbed, run_scenario
-from rabbitmq_resilience.record.draws import Priorities
-from rabbitmq_resilience.scenarios.model import Invariants, Phases, Scenario
-from rabbitmq_resilience.workloads.mix import MESSAGE_BYTES_MAX, Mix
-from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience.checkers.verdict import Verdict
+from rabbitmq_resilience.history.draws import Priorities
+from rabbitmq_resilience.model import topology_catalogue
+from rabbitmq_resilience.runner.run import RunContext, run_scenario
+from rabbitmq_resilience.scenario.model import Invariants, Phases, Scenario
+from rabbitmq_resilience.sut.pool import ClusterPool
+from rabbitmq_resilience.workload.mix import MESSAGE_BYTES_MAX, Mix
+from rabbitmq_resilience.workload.workload_model import Workload
 
 pytestmark = pytest.mark.plays
 
@@ -41,13 +41,13 @@ def test_higher_ones_overtake_and_their_equals_do_not(tmp_path: Path) -> None:
     scenario = Scenario(
         title="Sizes and priorities",
         seed=SEED,
-        topology=catalogue.load("three_nodes_three_zones"),
+        topology=topology_catalogue.load("three_nodes_three_zones"),
         workload=WORKLOAD,
         phases=Phases(steady_s=4, recovery_s=60, settled_s=1, drain_s=120),
         invariants=Invariants.model_validate({"no_loss": {}, "order": {}}),
     )
     with ClusterPool() as pool:
-        result = run_scenario(scenario, Testbed(pool, tmp_path, io.StringIO()))
+        result = run_scenario(scenario, RunContext(pool, tmp_path, io.StringIO()))
     assert result.verdict is Verdict.VALID, result.story()
     received = pa.Table.from_batches(result.run.deliveries())
     sequences = received.column("sequence").to_numpy()

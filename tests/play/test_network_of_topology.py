@@ -7,12 +7,14 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.clusters.errors import ClusterError
-from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
-from rabbitmq_resilience.clusters.spec import ANY_CLIENT, Delay, Link, Topology
-from rabbitmq_resilience.play.round_trips import BEFORE, prove_network, round_trips_watched
-from rabbitmq_resilience.record.round_trips import Distribution
-from rabbitmq_resilience.workloads.run import addresses
+from rabbitmq_resilience.history.round_trips import Distribution
+from rabbitmq_resilience.model.errors import ClusterError
+from rabbitmq_resilience.model.links import ANY_CLIENT, Link
+from rabbitmq_resilience.model.network_settings import Delay
+from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.runner.round_trip_watch import BEFORE, prove_network, round_trips_watched
+from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
+from rabbitmq_resilience.workload.running_workload import addresses
 from tests.whole import await_whole
 
 pytestmark = pytest.mark.plays
@@ -57,7 +59,7 @@ def test_round_trips_are_as_long_as_the_topology_says(cluster: LocalCluster) -> 
 
 def test_it_is_proven_and_what_is_not_so_is_told(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     prove_network(cluster)
-    monkeypatch.setattr("rabbitmq_resilience.play.round_trips.PROVEN_WITHIN_S", 1.0)
+    monkeypatch.setattr("rabbitmq_resilience.runner.round_trip_watch.PROVEN_WITHIN_S", 1.0)
     monkeypatch.setattr(Topology, "delay_of", lambda *_: Delay(latency_ms=300))
     with pytest.raises(ClusterError, match="600 to 600 ms"):
         prove_network(cluster)

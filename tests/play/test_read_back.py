@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.evidence.draft import draft
-from rabbitmq_resilience.evidence.from_logs import evidence_of
-from rabbitmq_resilience.faults.conditions import AfterStep, When
-from rabbitmq_resilience.faults.kill import Kill
-from rabbitmq_resilience.faults.partition import Partition
-from rabbitmq_resilience.faults.pause import Pause
-from rabbitmq_resilience.play.run import Testbed, run_scenario
-from rabbitmq_resilience.scenarios import fault_file
-from rabbitmq_resilience.scenarios.model import Invariants, Phases, Scenario
-from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience.extensions.incidents.draft import draft
+from rabbitmq_resilience.extensions.incidents.from_logs import evidence_of
+from rabbitmq_resilience.model import topology_catalogue
+from rabbitmq_resilience.nemesis.conditions import AfterStep, When
+from rabbitmq_resilience.nemesis.kill import Kill
+from rabbitmq_resilience.nemesis.partition import Partition
+from rabbitmq_resilience.nemesis.pause import Pause
+from rabbitmq_resilience.runner.run import RunContext, run_scenario
+from rabbitmq_resilience.scenario import fault_file
+from rabbitmq_resilience.scenario.model import Invariants, Phases, Scenario
+from rabbitmq_resilience.workload.workload_model import Workload
 
 pytestmark = pytest.mark.plays
 
 
-def test_a_cut_a_kill_and_a_freeze_are_told_apart(own_testbed: Testbed) -> None:
-    topology = catalogue.load("three_nodes_three_zones")
+def test_a_cut_a_kill_and_a_freeze_are_told_apart(own_testbed: RunContext) -> None:
+    topology = topology_catalogue.load("three_nodes_three_zones")
     played = Scenario(
         title="To be read back",
         seed=1,

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.invariants.verdict import Verdict
-from rabbitmq_resilience.play.judging import Result
-from rabbitmq_resilience.play.repeats import Repeats, runs
-from rabbitmq_resilience.record.run_directory import RunDirectory
-from rabbitmq_resilience.scenarios import fault_file
-from rabbitmq_resilience.scenarios.model import Scenario
+from rabbitmq_resilience.checkers.verdict import Verdict
+from rabbitmq_resilience.history.run_directory import RunDirectory
+from rabbitmq_resilience.runner.judging import Result
+from rabbitmq_resilience.runner.repeats import Repeats, runs
+from rabbitmq_resilience.scenario import fault_file
+from rabbitmq_resilience.scenario.model import Scenario
 from tests.messages import Messages
 
 VALID, INVALID, UNKNOWN = Verdict.VALID, Verdict.INVALID, Verdict.UNKNOWN

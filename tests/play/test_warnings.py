@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.record.run_directory import RunDirectory
+from rabbitmq_resilience.history.run_directory import RunDirectory
 from tests.pages.synthetic_run import write_synthetic_run
 
 CHECKOUT = Path(__file__).resolve().parents[2]

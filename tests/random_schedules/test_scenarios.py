@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.clusters.drivers import DRIVERS
-from rabbitmq_resilience.faults.combining import spell, surely_provable
-from rabbitmq_resilience.invariants.verdict import Verdict
-from rabbitmq_resilience.random_schedules.scenarios import draw_scenarios, rescheduled, scenarios
-from rabbitmq_resilience.random_schedules.schedules import OF_BROKERS, OF_LINKS_AND_CLIENTS
-from rabbitmq_resilience.scenarios import fault_file
-from rabbitmq_resilience.scenarios.model import Scenario
+from rabbitmq_resilience.checkers.verdict import Verdict
+from rabbitmq_resilience.explore.scenarios import draw_scenarios, rescheduled, scenarios
+from rabbitmq_resilience.explore.schedules import OF_BROKERS, OF_LINKS_AND_CLIENTS
+from rabbitmq_resilience.nemesis.combining import spell, surely_provable
+from rabbitmq_resilience.scenario import fault_file
+from rabbitmq_resilience.scenario.model import Scenario
+from rabbitmq_resilience.sut.drivers import DRIVERS
 
 KINDS = {kind for kind, _ in (*OF_BROKERS, *OF_LINKS_AND_CLIENTS)}
 #: The versions whose promises differ.

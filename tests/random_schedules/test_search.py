@@ -9,20 +9,20 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.clusters.spec import Link
-from rabbitmq_resilience.faults.kill import Kill
-from rabbitmq_resilience.invariants.verdict import Verdict
-from rabbitmq_resilience.play.judging import Result
-from rabbitmq_resilience.random_schedules.search import Search
-from rabbitmq_resilience.record.run_directory import RunDirectory
-from rabbitmq_resilience.scenarios import fault_file
-from rabbitmq_resilience.scenarios.model import Invariants, Scenario
+from rabbitmq_resilience.checkers.verdict import Verdict
+from rabbitmq_resilience.explore.search import Search
+from rabbitmq_resilience.history.run_directory import RunDirectory
+from rabbitmq_resilience.model import topology_catalogue
+from rabbitmq_resilience.model.links import Link
+from rabbitmq_resilience.nemesis.kill import Kill
+from rabbitmq_resilience.runner.judging import Result
+from rabbitmq_resilience.scenario import fault_file
+from rabbitmq_resilience.scenario.model import Invariants, Scenario
 from tests.messages import Messages
 
 SCENARIO = Scenario(
     title="Made up",
-    topology=catalogue.load("three_nodes_three_zones"),
+    topology=topology_catalogue.load("three_nodes_three_zones"),
     schedule=tuple(Kill(at_s=10 * i, for_s=4, node="abc"[i % 3] + "1") for i in range(6)),
     invariants=Invariants.model_validate({"no_loss": {}}),
 )

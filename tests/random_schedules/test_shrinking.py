@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.faults.catalogue import AnyFault
-from rabbitmq_resilience.faults.conditions import AfterStep, When
-from rabbitmq_resilience.faults.kill import Kill
-from rabbitmq_resilience.random_schedules.shrinking import MISS_CHANCE_MAX, Answer, Rate, Shrinking, without
-from rabbitmq_resilience.scenarios.model import Invariants, Scenario
+from rabbitmq_resilience.explore.shrinking import MISS_CHANCE_MAX, Answer, FailureRate, Shrinking, without
+from rabbitmq_resilience.model import topology_catalogue
+from rabbitmq_resilience.nemesis.conditions import AfterStep, When
+from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
+from rabbitmq_resilience.nemesis.kill import Kill
+from rabbitmq_resilience.scenario.model import Invariants, Scenario
 
-THREE = catalogue.load("three_nodes_three_zones")
+THREE = topology_catalogue.load("three_nodes_three_zones")
 NODES = ("a1", "b1", "c1")
 
 
@@ -111,7 +111,7 @@ def test_a_failure_that_happens_sometimes_is_seldom_lost(rate: float) -> None:
     missed = tried = 0
     for seed in range(200):
         shrinking = Shrinking(
-            kills(0.5, 0.5), answering(fails, rate=rate, seed=seed), in_time, rate=Rate(round(20 * rate), 20)
+            kills(0.5, 0.5), answering(fails, rate=rate, seed=seed), in_time, rate=FailureRate(round(20 * rate), 20)
         )
         missed += len(shrinking.shrink().schedule) > 1
         tried += 1
@@ -120,7 +120,7 @@ def test_a_failure_that_happens_sometimes_is_seldom_lost(rate: float) -> None:
 
 @given(st.integers(1, 30), st.integers(0, 30))
 def test_repeats_are_the_fewest_that_leave_little_to_chance(failed: int, passed: int) -> None:
-    rate = Rate(failed, failed + passed)
+    rate = FailureRate(failed, failed + passed)
     assert rate.miss_chance(rate.repeats) < MISS_CHANCE_MAX <= rate.miss_chance(rate.repeats - 1)
 
 
@@ -130,7 +130,7 @@ def test_the_chance_of_a_miss_is_that_of_drawing_it(failed: int, passed: int, pa
     grid = [(i + 0.5) / 4000 for i in range(4000)]
     weights = [p**failed * (1 - p) ** passed for p in grid]
     expected = sum(w * (1 - p) ** passes for p, w in zip(grid, weights, strict=True)) / sum(weights)
-    assert Rate(failed, failed + passed).miss_chance(passes) == pytest.approx(expected, rel=1e-3)
+    assert FailureRate(failed, failed + passed).miss_chance(passes) == pytest.approx(expected, rel=1e-3)
 
 
 def test_a_step_that_waits_for_another_stays_with_it() -> None:

@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.clusters.spec import Link
-from rabbitmq_resilience.record.event_log import EventLog, examine_events, read_events
-from rabbitmq_resilience.record.events import (
+from rabbitmq_resilience.history.event_log import EventLog, examine_events, read_events
+from rabbitmq_resilience.history.events import (
     KINDS,
     ClusterEvent,
     DeclarationEvent,
@@ -23,6 +22,7 @@ from rabbitmq_resilience.record.events import (
     NoteEvent,
     event_of,
 )
+from rabbitmq_resilience.model.links import Link
 from tests.corpus.reading import first_runs
 from tests.messages import Messages
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.record.history import (
+from rabbitmq_resilience.history.history import (
     DELIVERIES,
     END_OF_STREAM,
     PUBLISHES,
@@ -158,7 +158,7 @@ def test_small_batches_are_taken_together_and_nothing_else_changes(
     each = list(StreamReader(path, PUBLISHES).batches())
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("rabbitmq_resilience.record.history.WINDOW_BYTES", window_bytes)
+        patch.setattr("rabbitmq_resilience.history.history.WINDOW_BYTES", window_bytes)
         together = list(StreamReader(path, PUBLISHES).together())
 
     assert [row for batch in together for row in batch.to_pylist()] == [row for b in each for row in b.to_pylist()]

@@ -9,12 +9,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.record.alerts import ALERTS_FILE, Active, Alerts, RuleGroup, read_alerts, write_alerts
-from rabbitmq_resilience.record.history import HistoryError
-from rabbitmq_resilience.record.scraped_alerts import stretches_of
+from rabbitmq_resilience.history.history import HistoryError
+from rabbitmq_resilience.history.recorded_alerts import (
+    ALERTS_FILE,
+    Active,
+    RecordedAlerts,
+    RuleGroup,
+    read_alerts,
+    write_alerts,
+)
+from rabbitmq_resilience.history.scraped_alerts import stretches_of
 from tests.messages import Messages
 
-RECORD = Alerts(
+RECORD = RecordedAlerts(
     [RuleGroup("brokers", 1.0, ["BrokerDown"], [(1_000_000, 9_000_000)])],
     [Active("BrokerDown", "firing", {"node": "c1"}, 3_000_000, 5_000_000)],
 )

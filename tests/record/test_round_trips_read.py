@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from pathlib import Path
 
-from rabbitmq_resilience.record.event_log import EventLog, read_events
-from rabbitmq_resilience.record.round_trips import Distribution, distributions, spells
+from rabbitmq_resilience.history.event_log import EventLog, read_events
+from rabbitmq_resilience.history.round_trips import Distribution, distributions, spells
 
 
 def test_no_round_trip_has_no_numbers() -> None:

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.record.history import PUBLISHES, HistoryError, Outcome
-from rabbitmq_resilience.record.routes import OWED, ROUTES_FILE, Routes
+from rabbitmq_resilience.history.history import PUBLISHES, HistoryError, Outcome
+from rabbitmq_resilience.history.routes import OWED, ROUTES_FILE, Routes
 from tests.messages import Messages
 
 route = st.lists(st.integers(0, 6), min_size=1, max_size=4, unique=True)

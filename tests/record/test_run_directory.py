@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.record.run_directory import RunDirectory, RunDirectoryError
-from rabbitmq_resilience.record.whole_files import write_whole
+from rabbitmq_resilience.history.run_directory import RunDirectory, RunDirectoryError
+from rabbitmq_resilience.history.whole_files import write_whole
 from tests.messages import Messages
 from tests.pages.synthetic_run import write_synthetic_run
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from rabbitmq_resilience.record.variation import Variation
+from rabbitmq_resilience.history.variation import Variation
 
 RATE = Variation(500, ((2000, 10), (0, 5), (None, 5)), begins_us=100e6)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience.workload.workload_model import Workload
 from tests.faults.written_steps import refused
 from tests.messages import Messages
 from tests.scenarios.test_judgeable import demanding

@@ -8,11 +8,12 @@ from typing import Any
 import pytest
 import yaml
 
-from rabbitmq_resilience.clusters.drivers import DRIVERS, Driver
-from rabbitmq_resilience.clusters.spec import Link, PauseIfAllDown, Topology
-from rabbitmq_resilience.scenarios import fault_file
-from rabbitmq_resilience.scenarios.expectations import VALID_EXPECTED
-from rabbitmq_resilience.scenarios.fault_file import FaultFileError
+from rabbitmq_resilience.model.links import Link
+from rabbitmq_resilience.model.topology import PauseIfAllDown, Topology
+from rabbitmq_resilience.scenario import fault_file
+from rabbitmq_resilience.scenario.expectations import VALID_EXPECTED
+from rabbitmq_resilience.scenario.fault_file import FaultFileError
+from rabbitmq_resilience.sut.drivers import DRIVERS, Driver
 from tests.messages import Messages
 
 SANE: dict[str, Any] = {
@@ -281,7 +282,7 @@ def test_steps_that_take_the_same_node_away(message: Messages) -> None:
 
 def test_fault_that_the_driver_cannot_do(monkeypatch: pytest.MonkeyPatch, message: Messages) -> None:
     driver = Driver(frozenset({"clients"}), DRIVERS["local"].open)
-    monkeypatch.setattr("rabbitmq_resilience.scenarios.problems.DRIVERS", {"external": driver})
+    monkeypatch.setattr("rabbitmq_resilience.scenario.problems.DRIVERS", {"external": driver})
     with pytest.raises(FaultFileError) as caught:
         fault_file.parse(yaml.safe_dump(SANE), driver="external")
     told = str(caught.value)

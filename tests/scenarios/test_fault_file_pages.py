@@ -11,8 +11,8 @@ import fastjsonschema
 import pytest
 import yaml
 
-from rabbitmq_resilience.faults.catalogue import FAULTS
-from rabbitmq_resilience.scenarios import documentation, fault_file, schema
+from rabbitmq_resilience.nemesis.fault_catalogue import FAULTS
+from rabbitmq_resilience.scenario import documentation, fault_file, schema
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "fault-files.md"
@@ -92,7 +92,7 @@ def test_every_part_of_a_file_that_the_page_shows_is_accepted(field: str, tmp_pa
 
 def test_the_page_names_no_module() -> None:
     rooms = "clusters|faults|workloads|invariants|record|scenarios|play|tables|pages|tools"
-    text = PAGE.read_text(encoding="utf-8").replace("rabbitmq_resilience.scenarios.documentation", "")
+    text = PAGE.read_text(encoding="utf-8").replace("rabbitmq_resilience.scenario.documentation", "")
     assert re.findall(rf"\b(?:{rooms})\.[a-z_]+", text) == []
 
 

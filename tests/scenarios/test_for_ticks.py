@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.scenarios import fault_file
-from rabbitmq_resilience.scenarios.model import Scenario
-from rabbitmq_resilience.scenarios.notes import noted, notes
+from rabbitmq_resilience.scenario import fault_file
+from rabbitmq_resilience.scenario.model import Scenario
+from rabbitmq_resilience.scenario.notes import noted, notes
 from rabbitmq_resilience.tools.locations import content
 from tests.messages import Messages
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 import yaml
 
-from rabbitmq_resilience.scenarios import fault_file
-from rabbitmq_resilience.scenarios.fault_file import FaultFileError
+from rabbitmq_resilience.scenario import fault_file
+from rabbitmq_resilience.scenario.fault_file import FaultFileError
 from tests.messages import Messages
 
 

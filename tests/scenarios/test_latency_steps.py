@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from rabbitmq_resilience.scenarios import fault_file
+from rabbitmq_resilience.scenario import fault_file
 from tests.messages import Messages
 from tests.scenarios.test_fault_file import SANE, changed, refused
 

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.clusters.attached.kubernetes.finding import NEEDED
-from rabbitmq_resilience.faults.catalogue import FAULTS
-from rabbitmq_resilience.scenarios import fault_file
-from rabbitmq_resilience.scenarios.on_clusters import NotPlayableError, fitted, known
-from rabbitmq_resilience.scenarios.plan import plan
+from rabbitmq_resilience.extensions.attached.kubernetes.finding import NEEDED
+from rabbitmq_resilience.extensions.attached.on_clusters import fitted, known
+from rabbitmq_resilience.extensions.attached.plan import plan
+from rabbitmq_resilience.model.errors import NotPlayableError
+from rabbitmq_resilience.nemesis.fault_catalogue import FAULTS
+from rabbitmq_resilience.scenario import fault_file
 from rabbitmq_resilience.tools.locations import content
 from tests.messages import Messages
 from tests.scenarios.test_fault_file_pages import STEPS

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rabbitmq_resilience.scenarios import fault_file
-from rabbitmq_resilience.scenarios.fault_file import FaultFileError
+from rabbitmq_resilience.scenario import fault_file
+from rabbitmq_resilience.scenario.fault_file import FaultFileError
 from tests.messages import Messages
 from tests.scenarios.test_fault_file import changed, refused
 

@@ -8,22 +8,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.faults.conditions import DepthOver, LeaderOn, NodeIs, When
-from rabbitmq_resilience.faults.kill import Kill
-from rabbitmq_resilience.faults.latency import Latency
-from rabbitmq_resilience.faults.limit import Limit
-from rabbitmq_resilience.faults.packet_loss import PacketLoss
-from rabbitmq_resilience.faults.partition import Partition
-from rabbitmq_resilience.faults.stop import Stop
-from rabbitmq_resilience.invariants.verdict import Verdict
-from rabbitmq_resilience.scenarios import fault_file
-from rabbitmq_resilience.scenarios.expectations import Expectation
-from rabbitmq_resilience.scenarios.model import Invariants, Phases, Scenario
-from rabbitmq_resilience.scenarios.problems import problems
-from rabbitmq_resilience.workloads.services import ProcessingStep
-from rabbitmq_resilience.workloads.spec import Workload
-from rabbitmq_resilience.workloads.workload_fields import RateStep
+from rabbitmq_resilience.checkers.verdict import Verdict
+from rabbitmq_resilience.model import topology_catalogue
+from rabbitmq_resilience.nemesis.conditions import DepthOver, LeaderOn, NodeIs, When
+from rabbitmq_resilience.nemesis.kill import Kill
+from rabbitmq_resilience.nemesis.latency import Latency
+from rabbitmq_resilience.nemesis.limit import Limit
+from rabbitmq_resilience.nemesis.packet_loss import PacketLoss
+from rabbitmq_resilience.nemesis.partition import Partition
+from rabbitmq_resilience.nemesis.stop import Stop
+from rabbitmq_resilience.scenario import fault_file
+from rabbitmq_resilience.scenario.expectations import Expectation
+from rabbitmq_resilience.scenario.model import Invariants, Phases, Scenario
+from rabbitmq_resilience.scenario.problems import problems
+from rabbitmq_resilience.workload.services import ProcessingStep
+from rabbitmq_resilience.workload.workload_fields import RateStep
+from rabbitmq_resilience.workload.workload_model import Workload
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=200)
 moments_s = st.floats(0, 86_400)
@@ -64,7 +64,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
         reference=draw(st.none() | texts),
         broker=draw(st.sampled_from(["", ">=3.8,<4.3", "==4.0.5"])),
         seed=draw(st.integers(0, 2**63 - 1)),
-        topology=catalogue.load(draw(st.sampled_from(catalogue.names()))),
+        topology=topology_catalogue.load(draw(st.sampled_from(topology_catalogue.names()))),
         workload=Workload(
             rate_per_s=draw(st.none() | st.integers(1, 10**6)),
             variable_rate=tuple(draw(st.lists(st.builds(RateStep, rate_per_s=st.none(), for_s=lengths_s), max_size=2))),
@@ -99,7 +99,7 @@ def test_no_limit_of_the_rate_is_not_the_default_one() -> None:
     steps = (RateStep(rate_per_s=None, for_s=5),)
     unlimited = Scenario(
         title="As fast as confirms allow",
-        topology=catalogue.load("three_nodes_three_zones"),
+        topology=topology_catalogue.load("three_nodes_three_zones"),
         workload=Workload(rate_per_s=None, variable_rate=steps),
         phases=Phases(chaos_s=5),
         invariants=Invariants.model_validate({"no_loss": {}}),

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from rabbitmq_resilience.scenarios import fault_file
-from rabbitmq_resilience.workloads.routing import HASH_PLUGIN
+from rabbitmq_resilience.scenario import fault_file
+from rabbitmq_resilience.workload.routing import HASH_PLUGIN
 from tests.messages import Messages
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.scenarios import fault_file
-from rabbitmq_resilience.scenarios.fault_file import FaultFileError
+from rabbitmq_resilience.scenario import fault_file
+from rabbitmq_resilience.scenario.fault_file import FaultFileError
 from tests.messages import Messages
 
 RULES = """groups:

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from rabbitmq_resilience.clusters.compose import document, rabbitmq_conf
-from rabbitmq_resilience.clusters.spec import Topology
-from rabbitmq_resilience.scenarios import fault_file
-from rabbitmq_resilience.scenarios.fault_file import FaultFileError
-from rabbitmq_resilience.scenarios.model import Scenario
+from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.scenario import fault_file
+from rabbitmq_resilience.scenario.fault_file import FaultFileError
+from rabbitmq_resilience.scenario.model import Scenario
+from rabbitmq_resilience.sut.compose import document, rabbitmq_conf
 from tests.messages import Messages
 
 PLAIN: dict[str, Any] = {

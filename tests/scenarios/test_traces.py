@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from rabbitmq_resilience.scenarios.traces import (
+from rabbitmq_resilience.scenario.traces import (
     leads_while_pausing,
     never_pauses,
     resumes_apart,

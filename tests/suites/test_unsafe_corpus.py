@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.invariants.verdict import Verdict
-from rabbitmq_resilience.scenarios import fault_file
-from rabbitmq_resilience.tables.would_notice import CORPUS, corpus
+from rabbitmq_resilience.checkers.verdict import Verdict
+from rabbitmq_resilience.extensions.tables.would_notice import CORPUS, corpus
+from rabbitmq_resilience.scenario import fault_file
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted(CORPUS.glob("*.fault.yaml"))

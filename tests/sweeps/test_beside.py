@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 import yaml
 
-from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
-from rabbitmq_resilience.record.history import Outcome
-from rabbitmq_resilience.scenarios import fault_file
-from rabbitmq_resilience.sweeps.beside import VHOST, measured_windows, play_perf_test, windows_of
-from rabbitmq_resilience.sweeps.estimates import round_s
-from rabbitmq_resilience.sweeps.measures import MEASURES
-from rabbitmq_resilience.sweeps.results import Results
-from rabbitmq_resilience.sweeps.seen import Seen
-from rabbitmq_resilience.sweeps.sweep_file import SweepFileError, load
-from rabbitmq_resilience.tools.perf_test import find_perf_test
-from rabbitmq_resilience.workloads.perf_test import PerfTestFailed, Window
+from rabbitmq_resilience.extensions.setup.perf_test import find_perf_test
+from rabbitmq_resilience.extensions.sweeps.estimates import round_s
+from rabbitmq_resilience.extensions.sweeps.measures import MEASURES
+from rabbitmq_resilience.extensions.sweeps.perf_test_runs import VHOST, measured_windows, play_perf_test, windows_of
+from rabbitmq_resilience.extensions.sweeps.results import Results
+from rabbitmq_resilience.extensions.sweeps.seen import JudgedRun
+from rabbitmq_resilience.extensions.sweeps.sweep_file import SweepFileError, load
+from rabbitmq_resilience.history.history import Outcome
+from rabbitmq_resilience.scenario import fault_file
+from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
+from rabbitmq_resilience.workload.perf_test_options import PerfTestFailed, Window
 from tests.invariants.literal import cluster, history, node_states, phases, publish, queues
 from tests.messages import Messages
 from tests.needs import skipped_without
@@ -82,9 +82,9 @@ def test_the_first_window_and_one_that_is_cut_off_do_not_count(message: Messages
 
 
 def test_windows_are_measured_together() -> None:
-    def seen(*windows: Window) -> Seen:
+    def seen(*windows: Window) -> JudgedRun:
         events = [cluster(), queues("q1"), phases(), node_states()]
-        return Seen(history([publish(1, 1, Outcome.CONFIRMED)], (), events), "steady", PLAYED, {}, windows)
+        return JudgedRun(history([publish(1, 1, Outcome.CONFIRMED)], (), events), "steady", PLAYED, {}, windows)
 
     def told(name: str, *windows: Window) -> float | None:
         return MEASURES[f"perf_test_{name}"].of(seen(*windows))

@@ -15,15 +15,15 @@ import numpy as np
 import pytest
 import yaml
 
-from rabbitmq_resilience.sweeps.capacity import Wanted
-from rabbitmq_resilience.sweeps.capacity_command import main
-from rabbitmq_resilience.sweeps.capacity_model import TooFewCellsError, fit
-from rabbitmq_resilience.sweeps.capacity_told import Told, capacity
-from rabbitmq_resilience.sweeps.page import write_page
-from rabbitmq_resilience.sweeps.results import Line, Results
-from rabbitmq_resilience.sweeps.spec import SweepSpec
-from rabbitmq_resilience.sweeps.sweep_file import Sweep, SweepFileError, load
-from rabbitmq_resilience.sweeps.table import table
+from rabbitmq_resilience.extensions.sweeps.capacity import CapacityRequest
+from rabbitmq_resilience.extensions.sweeps.capacity_answer import CapacityAnswer, capacity
+from rabbitmq_resilience.extensions.sweeps.capacity_command import main
+from rabbitmq_resilience.extensions.sweeps.capacity_model import TooFewCellsError, fit
+from rabbitmq_resilience.extensions.sweeps.results import ResultRow, Results
+from rabbitmq_resilience.extensions.sweeps.sweep_file import Sweep, SweepFileError, load
+from rabbitmq_resilience.extensions.sweeps.sweep_model import SweepSpec
+from rabbitmq_resilience.extensions.sweeps.sweep_page import write_page
+from rabbitmq_resilience.extensions.sweeps.table import table
 from tests.messages import Messages
 from tests.sweeps.test_results import OF, line
 from tests.sweeps.written import BASE
@@ -114,7 +114,7 @@ def loaded(folder: Path, **changes: Any) -> Sweep:
     return load(path)
 
 
-def run(nodes: int, queues: int, number: int, per_core_s: float | None, rate: float = 5000.0) -> Line:
+def run(nodes: int, queues: int, number: int, per_core_s: float | None, rate: float = 5000.0) -> ResultRow:
     values = {"messages_per_core_s": per_core_s, "confirmed_per_s": rate}
     return replace(line("1", "quorum", number), labels={"nodes": str(nodes), "queues": str(queues)}, values=values)
 
@@ -130,9 +130,9 @@ def played(folder: Path, *, collapse: float = 1.0) -> Results:
     return Results(folder, OF, lines)
 
 
-def told(results: Results, spec: SweepSpec) -> Told:
+def told(results: Results, spec: SweepSpec) -> CapacityAnswer:
     found = capacity(results, spec)
-    assert isinstance(found, Told)
+    assert isinstance(found, CapacityAnswer)
     return found
 
 
@@ -174,9 +174,9 @@ def test_cells_that_broke_a_promise_or_mostly_carried_nothing_are_no_part_of_a_m
 
 def test_more_nodes_than_anybody_has_are_told_from_nodes_that_bring_nothing(tmp_path: Path) -> None:
     spec = loaded(tmp_path).spec
-    much = Wanted(per_s=1e12, cores_a_node=8, at=dict(spec.capacity.wanted.at) if spec.capacity else {})
+    much = CapacityRequest(per_s=1e12, cores_a_node=8, at=dict(spec.capacity.wanted.at) if spec.capacity else {})
     found = capacity(played(tmp_path), spec, wanted=much)
-    assert isinstance(found, Told)
+    assert isinstance(found, CapacityAnswer)
     assert (found.nodes.middle, found.more_than) == (math.inf, 10_000)
 
 

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
-from rabbitmq_resilience.nights.night_file import Header, Machine, NightWriter, Played
-from rabbitmq_resilience.sweeps import compare_command
-from rabbitmq_resilience.sweeps.compare_command import main
-from rabbitmq_resilience.sweeps.results import Results
+from rabbitmq_resilience.extensions.nights.night_file import Header, NightMachine, NightWriter
+from rabbitmq_resilience.extensions.sweeps import compare_command
+from rabbitmq_resilience.extensions.sweeps.compare_command import main
+from rabbitmq_resilience.extensions.sweeps.results import Results
+from rabbitmq_resilience.runner.run_line import RunLine
 from tests.messages import Messages
 from tests.sweeps.test_results import OF, line
 from tests.sweeps.written import BASE
@@ -25,11 +26,11 @@ HEADER = Header(
     name=None,
     suite_version="1",
     suite_commit="c1",
-    machine=Machine(cpus=2, memory_gb=24.0, cpu_model="x", kernel="6", id="m1"),
+    machine=NightMachine(cpus=2, memory_gb=24.0, cpu_model="x", kernel="6", id="m1"),
     driver="local",
     budget_min=None,
 )
-PLAYED = Played(
+PLAYED = RunLine(
     scenario="suites/test_kills.py::test_killed[0]",
     title="Killed",
     verdict="VALID",

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.sweeps.comparison import Comparison, Runs, Side, compare
-from rabbitmq_resilience.sweeps.comparison_page import comparison_markdown, comparison_page
-from rabbitmq_resilience.sweeps.measures import MEASURES
-from rabbitmq_resilience.tables.rate import Rate
+from rabbitmq_resilience.extensions.sweeps.comparison import ComparedSide, Comparison, Runs, compare
+from rabbitmq_resilience.extensions.sweeps.comparison_page import comparison_markdown, comparison_page
+from rabbitmq_resilience.extensions.sweeps.measures import MEASURES
+from rabbitmq_resilience.report.rate import Rate
 from tests.messages import Messages
 from tests.tables.lines import line_with
 
@@ -22,14 +22,14 @@ NAMES = ("confirmed_per_s", "outage_s")
 
 
 @st.composite
-def sides(draw: st.DrawFn) -> tuple[Side, Side]:
+def sides(draw: st.DrawFn) -> tuple[ComparedSide, ComparedSide]:
     def runs() -> Runs:
         count = draw(st.integers(0, 6))
         broke = Rate(draw(st.integers(0, count)), count) if count else None
         return Runs({name: draw(NUMBERS) for name in NAMES}, broke)
 
     cells = [f"cell {number}" for number in range(draw(st.integers(1, 7)))]
-    return tuple(Side(name, {cell: runs() for cell in cells if draw(st.integers(0, 9))}) for name in "AB")  # type: ignore[return-value]
+    return tuple(ComparedSide(name, {cell: runs() for cell in cells if draw(st.integers(0, 9))}) for name in "AB")  # type: ignore[return-value]
 
 
 def places(m: int, n: int) -> int:
@@ -52,7 +52,9 @@ def slow_chance(a: list[float], b: list[float]) -> float:
 
 
 @given(both=sides())
-def test_a_word_about_a_cell_is_one_that_a_rank_test_of_all_dealings_gives_too(both: tuple[Side, Side]) -> None:
+def test_a_word_about_a_cell_is_one_that_a_rank_test_of_all_dealings_gives_too(
+    both: tuple[ComparedSide, ComparedSide],
+) -> None:
     found = compare(*both)
     for one in found.differences:
         if not one.where or one.word not in ("better", "worse"):
@@ -64,7 +66,9 @@ def test_a_word_about_a_cell_is_one_that_a_rank_test_of_all_dealings_gives_too(b
 
 
 @given(both=sides())
-def test_nothing_that_both_have_is_left_out_and_the_other_way_round_is_the_other_word(both: tuple[Side, Side]) -> None:
+def test_nothing_that_both_have_is_left_out_and_the_other_way_round_is_the_other_word(
+    both: tuple[ComparedSide, ComparedSide],
+) -> None:
     found, back = compare(*both), compare(both[1], both[0])
     wheres = {where for where in both[0].runs if where in both[1].runs}
     expected = {
@@ -82,13 +86,13 @@ def test_nothing_that_both_have_is_left_out_and_the_other_way_round_is_the_other
 
 
 @given(both=sides())
-def test_what_only_one_side_has_stands_on_both_pages(both: tuple[Side, Side]) -> None:
+def test_what_only_one_side_has_stands_on_both_pages(both: tuple[ComparedSide, ComparedSide]) -> None:
     found = compare(*both)
     for page in (comparison_markdown(found, title="t"), comparison_page(found, title="t")):
         assert all(where in page for where in (only for names in found.only.values() for only in names))
 
 
-def noisy(rng: np.random.Generator, cells: int, runs: int, *, factor: float = 1.0, broken: float = 0.3) -> Side:
+def noisy(rng: np.random.Generator, cells: int, runs: int, *, factor: float = 1.0, broken: float = 0.3) -> ComparedSide:
     def one(number: int) -> Runs:
         level = 100.0 * (number + 1)
         values = {
@@ -98,7 +102,7 @@ def noisy(rng: np.random.Generator, cells: int, runs: int, *, factor: float = 1.
         }
         return Runs(values, Rate(int(rng.binomial(runs, broken)), runs))
 
-    return Side("noise", {f"cell {number}": one(number) for number in range(cells)})
+    return ComparedSide("noise", {f"cell {number}": one(number) for number in range(cells)})
 
 
 def words(found: Comparison) -> list[str]:
@@ -129,7 +133,9 @@ def test_what_never_came_is_no_reason_to_be_better() -> None:
     """A cell that recovers quickly, or not at all, has not become faster."""
     slow = [4.0, 4.1, 4.2, 4.3, 4.4, 4.5, 4.6]
     quick = [1.0, 1.1, 1.2, math.inf, math.inf, math.inf, math.inf]
-    one, other = (Side(name, {"cell": Runs({"recovered_s": v}, None)}) for name, v in (("A", slow), ("B", quick)))
+    one, other = (
+        ComparedSide(name, {"cell": Runs({"recovered_s": v}, None)}) for name, v in (("A", slow), ("B", quick))
+    )
     (found,) = compare(one, other).differences
     assert found.word != "better"
     assert found.second.middle == math.inf
@@ -139,7 +145,7 @@ def test_what_never_came_is_no_reason_to_be_better() -> None:
 def test_promises_that_are_broken_more_often_are_told_together() -> None:
     names = [f"cell {number}" for number in range(12)]
     kept, broken = ({name: Runs({}, Rate(hits, 1)) for name in names} for hits in (0, 1))
-    found = compare(Side("A", kept), Side("B", broken))
+    found = compare(ComparedSide("A", kept), ComparedSide("B", broken))
     assert (found.rates[0].where, found.rates[0].word) == ("", "worse")
     assert {one.word for one in found.rates[1:]} == {"too few runs"}
 
@@ -147,12 +153,17 @@ def test_promises_that_are_broken_more_often_are_told_together() -> None:
 def test_a_side_that_played_the_bad_cell_more_often_is_not_worse() -> None:
     often = {"good": Runs({}, Rate(0, 2)), "bad": Runs({}, Rate(40, 40))}
     seldom = {"good": Runs({}, Rate(0, 40)), "bad": Runs({}, Rate(2, 2))}
-    assert {one.word for one in compare(Side("A", seldom), Side("B", often)).rates} == {"no difference seen"}
+    assert {one.word for one in compare(ComparedSide("A", seldom), ComparedSide("B", often)).rates} == {
+        "no difference seen"
+    }
 
 
 def test_runs_without_numbers_and_what_only_one_side_has_are_told(message: Messages) -> None:
     runs = Runs({"outage_s": [1.0]}, Rate(0, 1), left_out=3)
-    found = compare(Side("A", {"x": runs, "old": runs}), Side("B", {"x": Runs({"outage_s": [1.0]}, None), "new": runs}))
+    found = compare(
+        ComparedSide("A", {"x": runs, "old": runs}),
+        ComparedSide("B", {"x": Runs({"outage_s": [1.0]}, None), "new": runs}),
+    )
     text = comparison_markdown(found, title="t")
     assert "- x: 3 of A, 0 of B" in text
     assert found.only == {"A": ["old"], "B": ["new"]}

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rabbitmq_resilience.sweeps.kept import SWEEPS, all_kept, keep, page
-from rabbitmq_resilience.sweeps.results import Results, ResultsError
-from rabbitmq_resilience.sweeps.sweep_file import load
+from rabbitmq_resilience.extensions.sweeps.kept import SWEEPS, all_kept, keep, page
+from rabbitmq_resilience.extensions.sweeps.results import Results, ResultsError
+from rabbitmq_resilience.extensions.sweeps.sweep_file import load
 from tests.messages import Messages
 from tests.sweeps.test_results import OF, line
 from tests.sweeps.written import SWEEP

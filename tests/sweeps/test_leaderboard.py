@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 import yaml
 
-from rabbitmq_resilience.sweeps.leaderboard import Ranking, ranking
-from rabbitmq_resilience.sweeps.page import write_page
-from rabbitmq_resilience.sweeps.prices import Leaderboard
-from rabbitmq_resilience.sweeps.results import Line, Results
-from rabbitmq_resilience.sweeps.sweep_file import Sweep, SweepFileError, load
-from rabbitmq_resilience.sweeps.table import table
+from rabbitmq_resilience.extensions.sweeps.leaderboard import Ranking, ranking
+from rabbitmq_resilience.extensions.sweeps.prices import Leaderboard
+from rabbitmq_resilience.extensions.sweeps.results import ResultRow, Results
+from rabbitmq_resilience.extensions.sweeps.sweep_file import Sweep, SweepFileError, load
+from rabbitmq_resilience.extensions.sweeps.sweep_page import write_page
+from rabbitmq_resilience.extensions.sweeps.table import table
 from tests.messages import Messages
 from tests.sweeps.test_results import OF, line
 from tests.sweeps.written import BASE
@@ -73,13 +73,13 @@ def loaded(folder: Path, **changes: Any) -> Sweep:
     return load(path, driver="docker")
 
 
-def run(cluster: str, conditions: str, number: int, rate: float, **told: Any) -> Line:
+def run(cluster: str, conditions: str, number: int, rate: float, **told: Any) -> ResultRow:
     values = {"confirmed_per_s": rate, "confirm_p99_ms": told.pop("p99", 10.0)}
     fields = {"labels": {"cluster": cluster, "conditions": conditions}, "values": values, **told}
     return replace(line("1", "quorum", number), **fields)
 
 
-def ranked(folder: Path, *lines: Line) -> Ranking:
+def ranked(folder: Path, *lines: ResultRow) -> Ranking:
     found = ranking(Results(folder, OF, list(lines)), loaded(folder).spec)
     assert found is not None
     return found

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.record.history import Outcome
-from rabbitmq_resilience.sweeps.measures import MEASURES, disturbed_by
-from rabbitmq_resilience.sweeps.playing import status_of
-from rabbitmq_resilience.sweeps.seen import Seen
+from rabbitmq_resilience.extensions.sweeps.measures import MEASURES, disturbed_by
+from rabbitmq_resilience.extensions.sweeps.seen import JudgedRun
+from rabbitmq_resilience.extensions.sweeps.sweep_player import status_of
+from rabbitmq_resilience.history.history import Outcome
 from tests.invariants.literal import Row, cluster, deliver, event, history, node_states, phases, publish, queues, us
 from tests.messages import Messages
 from tests.sweeps.test_compare_command import PLAYED
@@ -26,12 +26,12 @@ LOAD = {"rate_per_s": 10, "variable_rate": [], "publishers": 1, "in_flight": 100
 
 def seen(
     publishes: Iterable[Row], deliveries: Iterable[Row] = (), events: Iterable[Any] = (), *, awaited: bool = True
-) -> Seen:
+) -> JudgedRun:
     whole = [cluster(), queues("q1", "q2"), PHASES, node_states(end_s=40), event(0, "load", **LOAD), *events]
-    return Seen(history(publishes, deliveries, whole), "steady", PLAYED, {}, (), awaited)
+    return JudgedRun(history(publishes, deliveries, whole), "steady", PLAYED, {}, (), awaited)
 
 
-def measured(name: str, told: Seen) -> float | None:
+def measured(name: str, told: JudgedRun) -> float | None:
     return MEASURES[name].of(told)
 
 
@@ -104,7 +104,7 @@ def test_where_nobody_awaits_confirms_nothing_is_said_of_them(name: str) -> None
     assert measured(name, seen(EVERY, awaited=False)) is None
 
 
-def beside_others(*moments_s: int) -> Seen:
+def beside_others(*moments_s: int) -> JudgedRun:
     """What came to the messages while other programs took much at these moments."""
     told = {"busy": 1.0, "waited_s": {}}
     return seen(EVERY, (), [event(at, "machine", others=0.9 * (at in moments_s), **told) for at in range(1, 40)])
@@ -130,7 +130,7 @@ def test_other_programs_count_where_they_ran_beside_what_is_measured(message: Me
         (AFTERWARDS, "INVALID", "measured"),
     ],
 )
-def test_a_promise_that_was_broken_stays_in_the_table(beside: Seen, verdict: str, status: str) -> None:
+def test_a_promise_that_was_broken_stays_in_the_table(beside: JudgedRun, verdict: str, status: str) -> None:
     finding = {"verdict": verdict, "summary": "2 messages were lost"}
     told, why = status_of(replace(beside, document={"verdict": verdict, "invariants": {"no_loss": finding}}))
     assert told == status

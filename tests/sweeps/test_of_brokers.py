@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.record.events import SampleEvent
-from rabbitmq_resilience.sweeps.measures import MEASURES
-from rabbitmq_resilience.sweeps.of_brokers import depth_over_time
-from rabbitmq_resilience.sweeps.seen import Over, Seen
+from rabbitmq_resilience.extensions.sweeps.measures import MEASURES
+from rabbitmq_resilience.extensions.sweeps.of_brokers import depth_over_time
+from rabbitmq_resilience.extensions.sweeps.seen import JudgedRun, Over
+from rabbitmq_resilience.history.events import SampleEvent
 from tests.invariants.literal import (
     THREE,
     Row,
@@ -40,7 +40,7 @@ def measured(
     states: Any = None,
 ) -> float | None:
     whole = [cluster(), queues("q1"), phases(), states or node_states(), *events]
-    seen = Seen(history(publishes, (), whole, metrics=metrics), over, PLAYED, {})
+    seen = JudgedRun(history(publishes, (), whole, metrics=metrics), over, PLAYED, {})
     return MEASURES[name].of(seen)
 
 
@@ -185,6 +185,6 @@ def test_what_queues_held_at_the_most_is_not_told_where_nobody_looked_for_long()
     early = [held(at, 1) for at in range(-2, 4)]
     assert measured("depth_max", *early) is None, "nobody looked to the end"
     whole = history((), (), [cluster(), queues("q1"), phases(), node_states(), *away])
-    told = depth_over_time(Seen(whole, "steady", PLAYED, {}))
+    told = depth_over_time(JudgedRun(whole, "steady", PLAYED, {}))
     assert [held for _, held in told].count(None) == 1
     assert [b[0] - a[0] for a, b in pairwise(told)].count(3.0) == 2, "the gap is marked in its middle"

@@ -11,11 +11,11 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from rabbitmq_resilience.sweeps import summary
-from rabbitmq_resilience.sweeps.playing import SweepInPlay
-from rabbitmq_resilience.sweeps.results import Line, Of, Results, ResultsError
-from rabbitmq_resilience.sweeps.summary import rows
-from rabbitmq_resilience.sweeps.table import table, write_tables
+from rabbitmq_resilience.extensions.sweeps import sweep_summary
+from rabbitmq_resilience.extensions.sweeps.results import Of, ResultRow, Results, ResultsError
+from rabbitmq_resilience.extensions.sweeps.sweep_player import SweepInPlay
+from rabbitmq_resilience.extensions.sweeps.sweep_summary import rows
+from rabbitmq_resilience.extensions.sweeps.table import table, write_tables
 from tests.messages import Messages
 from tests.sweeps.written import SWEEP, loaded, with_changes
 
@@ -32,8 +32,8 @@ OF = Of(
 )
 
 
-def line(in_flight: str, queues: str, number: int, **told: object) -> Line:
-    plain = Line(
+def line(in_flight: str, queues: str, number: int, **told: object) -> ResultRow:
+    plain = ResultRow(
         round=number,
         labels={"in_flight": in_flight, "queues": queues},
         status="measured",
@@ -171,7 +171,7 @@ def test_the_next_session_plays_what_was_broken_off_or_disturbed(tmp_path: Path,
     ("value", "told"), [(999.6, "1,000"), (999.4, "999"), (0.01234, "0.0123"), (-1234.5, "-1,234")]
 )
 def test_numbers_are_told_without_exponents(value: float, told: str) -> None:
-    assert summary.number(value) == told
+    assert sweep_summary.number(value) == told
 
 
 def test_tables_have_a_row_each_run_and_the_summary_one_each_cell(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.sweeps.statistics import compared, median_interval, rates_chance, runs_needed, shift
+from rabbitmq_resilience.extensions.sweeps.statistics import compared, median_interval, rates_chance, runs_needed, shift
 
 VALUES = st.lists(st.integers(1, 40).map(float), min_size=1, max_size=7)
 

@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 import yaml
 
-from rabbitmq_resilience.scenarios import fault_file
-from rabbitmq_resilience.sweeps.capacity import Capacity
-from rabbitmq_resilience.sweeps.cells import parts, rounds
-from rabbitmq_resilience.sweeps.estimates import expected_s, round_s
-from rabbitmq_resilience.sweeps.measures import MEASURES
-from rabbitmq_resilience.sweeps.prices import Leaderboard
-from rabbitmq_resilience.sweeps.results import Results
-from rabbitmq_resilience.sweeps.spec import SweepSpec
-from rabbitmq_resilience.sweeps.sweep_file import SweepFileError, load
+from rabbitmq_resilience.extensions.sweeps.capacity import Capacity
+from rabbitmq_resilience.extensions.sweeps.cells import parts, rounds
+from rabbitmq_resilience.extensions.sweeps.estimates import expected_s, round_s
+from rabbitmq_resilience.extensions.sweeps.measures import MEASURES
+from rabbitmq_resilience.extensions.sweeps.prices import Leaderboard
+from rabbitmq_resilience.extensions.sweeps.results import Results
+from rabbitmq_resilience.extensions.sweeps.sweep_file import SweepFileError, load
+from rabbitmq_resilience.extensions.sweeps.sweep_model import SweepSpec
+from rabbitmq_resilience.scenario import fault_file
 from tests.messages import Messages
 from tests.sweeps.written import BASE, SWEEP, loaded, with_changes
 

@@ -6,10 +6,10 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
-from rabbitmq_resilience.sweeps.comparison_page import write_comparisons
-from rabbitmq_resilience.sweeps.page import write_page
-from rabbitmq_resilience.sweeps.results import Results
-from rabbitmq_resilience.sweeps.wheres import where
+from rabbitmq_resilience.extensions.sweeps.comparison_page import write_comparisons
+from rabbitmq_resilience.extensions.sweeps.results import Results
+from rabbitmq_resilience.extensions.sweeps.sweep_page import write_page
+from rabbitmq_resilience.extensions.sweeps.wheres import where
 from tests.messages import Messages
 from tests.sweeps.test_results import OF, line
 from tests.sweeps.written import SWEEP, loaded, with_changes

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rabbitmq_resilience.sweeps.results import Results
+from rabbitmq_resilience.extensions.sweeps.results import Results
 from tests.test_plugin import session
 
 SWEEP = {

@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from rabbitmq_resilience.sweeps.comparison import Comparison, Runs, Side, compare, words_of
-from rabbitmq_resilience.sweeps.leaderboard import ranking
-from rabbitmq_resilience.sweeps.results import Line, Results
-from rabbitmq_resilience.sweeps.sides import of_axis
-from rabbitmq_resilience.sweeps.statistics import ALPHA, compared, median_interval, runs_needed, shift
-from rabbitmq_resilience.sweeps.summary import rows
-from rabbitmq_resilience.tables.rate import Rate
+from rabbitmq_resilience.extensions.sweeps.compared_sides import of_axis
+from rabbitmq_resilience.extensions.sweeps.comparison import ComparedSide, Comparison, Runs, compare, words_of
+from rabbitmq_resilience.extensions.sweeps.leaderboard import ranking
+from rabbitmq_resilience.extensions.sweeps.results import ResultRow, Results
+from rabbitmq_resilience.extensions.sweeps.statistics import ALPHA, compared, median_interval, runs_needed, shift
+from rabbitmq_resilience.extensions.sweeps.sweep_summary import rows
+from rabbitmq_resilience.report.rate import Rate
 from tests.sweeps.test_leaderboard import GOOD
 from tests.sweeps.test_leaderboard import loaded as sizes
 from tests.sweeps.test_leaderboard import run as run_of_size
@@ -62,7 +62,9 @@ def dealt(values: Sequence[Sequence[float]], runs: int) -> Iterator[Comparison]:
         others = [number for number in range(2 * runs) if number not in chosen]
         yield compare(
             *(
-                Side(name, {"c": Runs({m: [values[n][i] for i in mine] for n, m in enumerate(names)}, Rate(0, runs))})
+                ComparedSide(
+                    name, {"c": Runs({m: [values[n][i] for i in mine] for n, m in enumerate(names)}, Rate(0, runs))}
+                )
                 for name, mine in (("A", chosen), ("B", others))
             )
         )
@@ -84,15 +86,17 @@ def test_as_many_runs_as_are_asked_for_can_tell_a_difference(cells: int, measure
     names = ("confirmed_per_s", "outage_s", "cpu_busy", "depth_max")[:measures]
     runs = runs_needed(ALPHA / words_of(cells, measures))
 
-    def side(name: str, start: float, hits: int) -> Side:
+    def side(name: str, start: float, hits: int) -> ComparedSide:
         values = {measure: [start + number for number in range(runs)] for measure in names}
-        return Side(name, {f"cell {number}": Runs(values, Rate(hits, runs)) for number in range(cells)})
+        return ComparedSide(name, {f"cell {number}": Runs(values, Rate(hits, runs)) for number in range(cells)})
 
     found = compare(side("A", 1.0, 0), side("B", 1000.0, runs))
     assert {one.word for one in found.differences if one.where} <= {"better", "worse"}
 
 
-def drifting(rng: np.random.Generator, labels: Sequence[str], rounds: int, *, drift: float, lost: bool) -> list[Line]:
+def drifting(
+    rng: np.random.Generator, labels: Sequence[str], rounds: int, *, drift: float, lost: bool
+) -> list[ResultRow]:
     """Cells that are all alike, on a machine that gets better from round to round and has ties and a tail. Where some
     are ``lost``, the first was not held in most of the late rounds, and the others in most of the early ones."""
     found = []
@@ -186,8 +190,8 @@ def test_scenarios_of_which_one_side_has_more_runs_say_nothing_together_where_no
         values = [float(value) for value in rng.lognormal(0, 1.5, runs)]
         return [math.inf if noise == "some_never" and rng.random() < 0.3 else value for value in values]
 
-    def side(name: str, runs: int) -> Side:
-        return Side(name, {f"cell {n}": Runs({"recovered_s": drawn(runs)}, None) for n in range(100)})
+    def side(name: str, runs: int) -> ComparedSide:
+        return ComparedSide(name, {f"cell {n}": Runs({"recovered_s": drawn(runs)}, None) for n in range(100)})
 
     tables = 120
     told = [compare(side("A", 1), side("B", 2)) for _ in range(tables)]

@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from rabbitmq_resilience.sweeps.sweep_file import Sweep, load
+from rabbitmq_resilience.extensions.sweeps.sweep_file import Sweep, load
 
 BASE: dict[str, Any] = {
     "version": 1,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rabbitmq_resilience.tables.by_version import by_version
-from rabbitmq_resilience.tables.ledger import read_ledger
-from rabbitmq_resilience.tables.runs import read_explained
+from rabbitmq_resilience.extensions.tables.by_version import by_version
+from rabbitmq_resilience.extensions.tables.ledger import read_ledger
+from rabbitmq_resilience.extensions.tables.runs import read_explained
 from rabbitmq_resilience.tools.locations import content
 from tests.tables.test_evidence import LINES
 

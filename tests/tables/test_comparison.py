@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rabbitmq_resilience.tables.comparison import comparison
+from rabbitmq_resilience.extensions.tables.queue_types import comparison
 
 
 def verdict(kind: str, word: str = "VALID", **numbers: Any) -> dict[str, Any]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rabbitmq_resilience.tables.evidence import ALL, FAMILIES, OTHER, evidence, family
-from rabbitmq_resilience.tables.ledger import read_ledger
-from rabbitmq_resilience.tables.runs import read_explained
+from rabbitmq_resilience.extensions.tables.evidence import ALL, FAMILIES, OTHER, evidence, family
+from rabbitmq_resilience.extensions.tables.ledger import read_ledger
+from rabbitmq_resilience.extensions.tables.runs import read_explained
 from rabbitmq_resilience.tools.locations import content
 
 
@@ -50,4 +50,4 @@ def test_every_run_of_the_ledger_has_a_family_and_the_page_is_what_is_generated(
     lines = read_ledger()
     assert {family(str(one["title"])) for one in lines} <= {*FAMILIES}
     page = (content("reports") / "evidence.md").read_text(encoding="utf-8")
-    assert page == evidence(lines, read_explained()), "python -m rabbitmq_resilience.tables.evidence"
+    assert page == evidence(lines, read_explained()), "python -m rabbitmq_resilience.extensions.tables.evidence"

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rabbitmq_resilience.tables.false_alarms import false_alarms
-from rabbitmq_resilience.tables.ledger import read_ledger, runs_of
-from rabbitmq_resilience.tables.runs import CAUSES, Run, read_explained
+from rabbitmq_resilience.extensions.tables.false_alarms import false_alarms
+from rabbitmq_resilience.extensions.tables.ledger import read_ledger, runs_of
+from rabbitmq_resilience.extensions.tables.runs import CAUSES, LedgerRun, read_explained
 from rabbitmq_resilience.tools.locations import content
 from tests.messages import Messages
 from tests.tables.lines import line_with
@@ -30,12 +30,14 @@ def rows(text: str) -> list[str]:
 def test_only_what_rabbitmq_is_not_to_blame_for_is_a_false_alarm(message: Messages) -> None:
     text = false_alarms(
         [
-            Run("1-a", verdict("VALID")),
-            Run("2-b", verdict("INVALID", as_expected=True, recovery="hangs, as is known")),
-            Run("3-c", verdict("INVALID", no_loss="5 never arrived"), "rabbitmq", "it confirmed too early"),
-            Run("4-d", verdict("INVALID", throughput="48% where 50% are demanded"), "machine", "four others beside"),
-            Run("5-e", verdict("INVALID", order="3 were overtaken\nby others")),
-            Run("6-f", verdict("INVALID", title="Unsafe: no confirms", no_loss="not safe, not counted")),
+            LedgerRun("1-a", verdict("VALID")),
+            LedgerRun("2-b", verdict("INVALID", as_expected=True, recovery="hangs, as is known")),
+            LedgerRun("3-c", verdict("INVALID", no_loss="5 never arrived"), "rabbitmq", "it confirmed too early"),
+            LedgerRun(
+                "4-d", verdict("INVALID", throughput="48% where 50% are demanded"), "machine", "four others beside"
+            ),
+            LedgerRun("5-e", verdict("INVALID", order="3 were overtaken\nby others")),
+            LedgerRun("6-f", verdict("INVALID", title="Unsafe: no confirms", no_loss="not safe, not counted")),
         ]
     )
     _, counted, total, _, *explained = rows(text)
@@ -55,7 +57,7 @@ def test_only_what_rabbitmq_is_not_to_blame_for_is_a_false_alarm(message: Messag
 def test_a_run_that_could_not_tell_says_what_it_lacked(message: Messages) -> None:
     unknown = verdict("UNKNOWN", no_loss="not to be told without run_ended")
     unknown["assumptions"] = {"run_ended": {"verdict": "UNKNOWN", "summary": "the run ended early"}}
-    text = false_alarms([Run("1-a", unknown)])
+    text = false_alarms([LedgerRun("1-a", unknown)])
     assert "| 3.10.8 | 1 | 0 | 0 | 0 | 1 | 0 of 1 (0 to 79 %) |" in text
     row = line_with(text, "| run_ended: the run ended early | ")
     assert row.endswith(" | - |")
@@ -82,5 +84,5 @@ def test_every_explanation_names_a_cause_that_there_is() -> None:
 
 
 def test_no_runs_at_all(message: Messages) -> None:
-    text = false_alarms([Run("6-f", verdict("INVALID", title="Unsafe: confirms ignored"))])
+    text = false_alarms([LedgerRun("6-f", verdict("INVALID", title="Unsafe: confirms ignored"))])
     message(line_with(text, "0 did not"))

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rabbitmq_resilience.tables.ledger import entered, ledger, read_ledger
+from rabbitmq_resilience.extensions.tables.ledger import entered, ledger, read_ledger
 from tests.messages import Messages
 
 

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from rabbitmq_resilience.tables.ledger import reached, read_ledger
-from rabbitmq_resilience.tables.loads import table
+from rabbitmq_resilience.extensions.tables.ledger import reached, read_ledger
+from rabbitmq_resilience.extensions.tables.loads import table
 from rabbitmq_resilience.tools.locations import content
 
 VERDICT: dict[str, Any] = {

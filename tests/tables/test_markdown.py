@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from jinja2 import UndefinedError
 
-from rabbitmq_resilience.tables.markdown import markdown
+from rabbitmq_resilience.report.markdown_tables import markdown
 
 
 def made(tmp_path: Path, text: str, **shown: object) -> str:

@@ -3,10 +3,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from rabbitmq_resilience.clusters.drivers import FORMING
-from rabbitmq_resilience.scenarios import fault_file
-from rabbitmq_resilience.scenarios.fault_file import FaultFileError
-from rabbitmq_resilience.tables.platforms import REFUSED, side_by_side
+from rabbitmq_resilience.extensions.tables.platforms import REFUSED, side_by_side
+from rabbitmq_resilience.scenario import fault_file
+from rabbitmq_resilience.scenario.fault_file import FaultFileError
+from rabbitmq_resilience.sut.drivers import FORMING
 from rabbitmq_resilience.tools.locations import content
 from tests.messages import Messages
 

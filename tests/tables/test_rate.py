@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from rabbitmq_resilience.tables.rate import Rate
+from rabbitmq_resilience.report.rate import Rate
 
 
 @pytest.mark.parametrize(

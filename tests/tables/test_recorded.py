@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from rabbitmq_resilience.record.run_directory import RunDirectory
-from rabbitmq_resilience.tables.recorded import Platform, platform, recorded
+from rabbitmq_resilience.extensions.tables.run_verdicts import Platform, platform, recorded
+from rabbitmq_resilience.history.run_directory import RunDirectory
 
 
 def verdict(word: str = "VALID", *, version: str = "3.10.8", **fields: Any) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from rabbitmq_resilience.record.run_directory import RunDirectory
-from rabbitmq_resilience.tables.track_record import Incident, Run, runs_of, track_record
+from rabbitmq_resilience.extensions.tables.track_record import Incident, TrackedRun, runs_of, track_record
+from rabbitmq_resilience.history.run_directory import RunDirectory
 from tests.messages import Messages
 
 STATED = {
@@ -28,12 +28,12 @@ PLAYED = {
 INCIDENT = Incident(Path("faults/incidents/gone.yaml"), STATED)
 
 
-def run(word: str, version: str = "3.10.8", *, played: Mapping[str, Any] = PLAYED, **invariants: str) -> Run:
+def run(word: str, version: str = "3.10.8", *, played: Mapping[str, Any] = PLAYED, **invariants: str) -> TrackedRun:
     findings = {name: {"verdict": found} for name, found in invariants.items()}
-    return Run(played, {"verdict": word, "broker_version": version, "driver": "local", "invariants": findings})
+    return TrackedRun(played, {"verdict": word, "broker_version": version, "driver": "local", "invariants": findings})
 
 
-def row(*runs: Run) -> list[str]:
+def row(*runs: TrackedRun) -> list[str]:
     line = track_record([INCIDENT], runs).splitlines()[-1]
     return [cell.strip() for cell in line.strip("|").split("|")]
 

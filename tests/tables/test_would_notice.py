@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rabbitmq_resilience.tables.would_notice import would_notice
+from rabbitmq_resilience.extensions.tables.would_notice import would_notice
 from tests.messages import Messages
 
 

@@ -8,7 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.tools import broker, debian, dockerd, engine, mmdebstrap, packaged, patchelf, steps, toxiproxy
+from rabbitmq_resilience.extensions.setup import (
+    broker_packages,
+    debian,
+    dockerd,
+    engine,
+    mmdebstrap,
+    packaged,
+    patchelf,
+    setup_tasks,
+    toxiproxy_package,
+)
 from setup import environment
 from tests.tools.fake_engine import FakeEngine
 
@@ -28,10 +38,20 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A ``.tools`` of the test's own, empty."""
     folder = tmp_path / ".tools"
-    for module in (steps, broker, toxiproxy, packaged, debian, environment, mmdebstrap, dockerd, patchelf):
+    for module in (
+        setup_tasks,
+        broker_packages,
+        toxiproxy_package,
+        packaged,
+        debian,
+        environment,
+        mmdebstrap,
+        dockerd,
+        patchelf,
+    ):
         monkeypatch.setattr(module, "TOOLS", folder)
-    monkeypatch.setattr(toxiproxy, "PLACE", folder / "bin" / "toxiproxy-server")
-    monkeypatch.setattr(toxiproxy, "STAMP", folder / "bin" / "toxiproxy-version")
+    monkeypatch.setattr(toxiproxy_package, "PLACE", folder / "bin" / "toxiproxy-server")
+    monkeypatch.setattr(toxiproxy_package, "STAMP", folder / "bin" / "toxiproxy-version")
     monkeypatch.setattr(mmdebstrap, "PLACE", folder / "mmdebstrap")
     monkeypatch.setattr(dockerd, "PLACE", folder / "engine")
     return folder

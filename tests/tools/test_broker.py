@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.tools import broker, debian
+from rabbitmq_resilience.extensions.setup import broker_packages, debian
+from rabbitmq_resilience.extensions.setup.setup_tasks import Missing
 from rabbitmq_resilience.tools.homes import BOOKWORM, DISTRIBUTION, HOMES, PROVEN, TRIXIE
 from rabbitmq_resilience.tools.progress import Failed, run
-from rabbitmq_resilience.tools.steps import Missing
 from tests.messages import Messages
 from tests.tools.programs import broker_in, program, unpacked
 
@@ -36,7 +36,7 @@ echo "$ROOTDIR"
 @pytest.mark.usefixtures("path")
 def test_without_any_broker_none_is_found(tools: Path) -> None:
     assert not tools.exists()
-    assert [broker.found(home) for home in HOMES] == [None, None, None]
+    assert [broker_packages.found(home) for home in HOMES] == [None, None, None]
 
 
 def test_a_named_broker_makes_homes_needless(
@@ -45,25 +45,25 @@ def test_a_named_broker_makes_homes_needless(
     for name in ("erl", "erlc"):
         program(path / name)
     unpacked(tools, "3.10.8", BOOKWORM)
-    assert (broker.found(BOOKWORM) or "").startswith("3.10.8 in ")
-    assert broker.found(TRIXIE) is None
+    assert (broker_packages.found(BOOKWORM) or "").startswith("3.10.8 in ")
+    assert broker_packages.found(TRIXIE) is None
     monkeypatch.setenv("RABBITMQ_HOME", str(broker_in(tmp_path / "own", "4.2.2")))
-    assert broker.found(TRIXIE) == f"not needed, as RABBITMQ_HOME names 4.2.2 in {tmp_path / 'own'}"
+    assert broker_packages.found(TRIXIE) == f"not needed, as RABBITMQ_HOME names 4.2.2 in {tmp_path / 'own'}"
 
 
 def test_a_broker_on_path_is_not_taken(tools: Path, path: Path, tmp_path: Path) -> None:
     unpacked(tools, "3.10.8", BOOKWORM)
     home = broker_in(tmp_path / "installed", "3.13.7")
     (path / "rabbitmq-server").symlink_to(home / "sbin" / "rabbitmq-server")
-    assert broker.found(TRIXIE) is None
-    assert (broker.found(BOOKWORM) or "").startswith("3.10.8 in ")
+    assert broker_packages.found(TRIXIE) is None
+    assert (broker_packages.found(BOOKWORM) or "").startswith("3.10.8 in ")
 
 
 @pytest.mark.usefixtures("path")
 def test_a_home_that_was_moved_or_not_finished_is_none(tools: Path) -> None:
     unpacked(tools, "4.0.5", TRIXIE)
     (TRIXIE.place(tools) / PROVEN).write_text("/elsewhere/.tools/brokers/trixie", encoding="utf-8")
-    assert broker.found(TRIXIE) is None
+    assert broker_packages.found(TRIXIE) is None
 
 
 def test_on_macos_the_broker_of_homebrew_is_home(
@@ -75,7 +75,7 @@ def test_on_macos_the_broker_of_homebrew_is_home(
         program(path / name)
     monkeypatch.setattr("platform.system", lambda: "Darwin")
     assert not tools.exists()
-    assert broker.found(TRIXIE) == f"not needed, as Homebrew has 4.3.6 in {home}"
+    assert broker_packages.found(TRIXIE) == f"not needed, as Homebrew has 4.3.6 in {home}"
 
 
 @pytest.mark.usefixtures("path")
@@ -85,13 +85,13 @@ def test_a_named_folder_without_a_broker_is_refused(
     unpacked(tools, "3.10.8", BOOKWORM)
     monkeypatch.setenv("RABBITMQ_HOME", "/nowhere")
     with message.of(Missing):
-        broker.found(TRIXIE)
+        broker_packages.found(TRIXIE)
 
 
 @pytest.mark.usefixtures("path", "tools")
 def test_without_apt_it_says_how_to_provide_a_broker(message: Messages) -> None:
     with message.of(Missing) as missing:
-        broker.make(TRIXIE)
+        broker_packages.make(TRIXIE)
     for hint in ("apt-get", "brew install rabbitmq", "RABBITMQ_HOME="):
         assert hint in str(missing.value)
 
@@ -101,7 +101,7 @@ def test_what_is_missing_names_the_broker_on_path(path: Path, tmp_path: Path) ->
     home = broker_in(tmp_path / "installed", "3.13.7")
     (path / "rabbitmq-server").symlink_to(home / "sbin" / "rabbitmq-server")
     with pytest.raises(Missing) as missing:
-        broker.make(TRIXIE)
+        broker_packages.make(TRIXIE)
     assert f"RABBITMQ_HOME={home}" in str(missing.value)
 
 
@@ -111,7 +111,7 @@ def test_apt_is_not_asked_on_macos(path: Path, monkeypatch: pytest.MonkeyPatch, 
         program(path / name)
     monkeypatch.setattr("platform.system", lambda: "Darwin")
     with message.of(Missing) as missing:
-        broker.make(TRIXIE)
+        broker_packages.make(TRIXIE)
     assert "brew install rabbitmq" in str(missing.value)
 
 
@@ -121,16 +121,16 @@ def test_a_failed_download_leaves_no_broker_and_quotes_apt(tools: Path, path: Pa
         program(path / name)
     program(path / "apt-get", "echo 'E: the mirror is on fire'; exit 100")
     with message.of(Missing) as missing:
-        broker.make(DISTRIBUTION)
+        broker_packages.make(DISTRIBUTION)
     assert "E: the mirror is on fire" in str(missing.value)
     assert list((tools / "brokers").iterdir()) == []
 
 
 def test_where_the_distribution_is_no_debian_its_own_broker_is_the_home(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(debian, "own_release", lambda: "bookworm")
-    assert [step.optional for step in broker.steps()] == [False, True, False]
+    assert [step.optional for step in broker_packages.steps()] == [False, True, False]
     monkeypatch.setattr(debian, "own_release", lambda: None)
-    assert [step.title for step in broker.steps()] == ["RabbitMQ of this distribution"]
+    assert [step.title for step in broker_packages.steps()] == ["RabbitMQ of this distribution"]
 
 
 @pytest.mark.core
@@ -138,7 +138,7 @@ def test_where_the_distribution_is_no_debian_its_own_broker_is_the_home(monkeypa
 def test_erl_finds_its_root_wherever_it_lies(script: str, tmp_path: Path) -> None:
     for erl in ("bin/erl", "erts-15.2.7/bin/erl"):
         program(tmp_path / "here" / erl, ERL)
-    broker.make_movable(tmp_path / "here")
+    broker_packages.make_movable(tmp_path / "here")
     (tmp_path / "here").rename(tmp_path / "there")
     link = tmp_path / "erl"
     link.symlink_to(Path("there") / script)
@@ -149,7 +149,7 @@ def test_an_unknown_erl_script_is_not_trusted(tmp_path: Path, message: Messages)
     program(tmp_path / "bin" / "erl", ERL)
     program(tmp_path / "erts-15.2.7" / "bin" / "erl", "exec beam")
     with message.of(Failed) as refused:
-        broker.make_movable(tmp_path)
+        broker_packages.make_movable(tmp_path)
     assert "erts-15.2.7/bin/erl" in str(refused.value)
 
 

@@ -13,10 +13,10 @@ from pathlib import Path
 import docker
 import pytest
 
-from rabbitmq_resilience.tools import command, debian, dockerd
-from rabbitmq_resilience.tools import engine as provided
+from rabbitmq_resilience.extensions.setup import debian, dockerd, setup_command
+from rabbitmq_resilience.extensions.setup import engine as provided
+from rabbitmq_resilience.extensions.setup.setup_tasks import Missing
 from rabbitmq_resilience.tools.progress import Failed
-from rabbitmq_resilience.tools.steps import Missing
 from tests.messages import Messages
 from tests.tools.programs import program
 
@@ -151,7 +151,7 @@ def test_an_engine_that_is_installed_is_started_said_aloud_and_ended(
     assert f"dockerd, pid {pid}," in capsys.readouterr().out
     assert pid is not None
     assert os.getsid(pid) == pid
-    assert command.main(["engine-stop"]) == 0
+    assert setup_command.main(["engine-stop"]) == 0
     assert f"pid {pid}, " in capsys.readouterr().out
     assert dockerd.running(started) is None
 
@@ -177,7 +177,7 @@ def test_only_a_dockerd_is_ended(tools: Path, capsys: pytest.CaptureFixture[str]
     file.parent.mkdir(parents=True)
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
         file.write_text(str(other.pid))
-        assert command.main(["engine-stop"]) == 0
+        assert setup_command.main(["engine-stop"]) == 0
         assert other.poll() is None
         other.communicate(b"\n")
     message(capsys.readouterr().out)

@@ -12,8 +12,8 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from rabbitmq_resilience.tools import command
-from rabbitmq_resilience.tools.steps import ROOT, Missing, Step
+from rabbitmq_resilience.extensions.setup import setup_command
+from rabbitmq_resilience.extensions.setup.setup_tasks import ROOT, Missing, SetupTask
 from setup import environment
 from setup.__main__ import main
 from tests.messages import Messages
@@ -44,7 +44,7 @@ def test_the_first_python_that_is_new_enough_is_used(path: Path) -> None:
 def handed_over(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
     """The commands that set-up hands over to, instead of being done."""
     commands: list[list[str]] = []
-    monkeypatch.setattr(os, "execv", lambda _, command: commands.append(command))
+    monkeypatch.setattr(os, "execv", lambda _, setup_command: commands.append(setup_command))
     return commands
 
 
@@ -57,12 +57,17 @@ def test_what_needs_packages_goes_on_in_the_environment(
     capsys: pytest.CaptureFixture[str],
     message: Messages,
 ) -> None:
-    made = Step("Python packages", lambda: None, lambda: ".venv")
+    made = SetupTask("Python packages", lambda: None, lambda: ".venv")
     monkeypatch.setattr(environment, "STEP", made)
     monkeypatch.setattr(environment, "found", made.found)
     assert main(arguments) == 0
     message(capsys.readouterr().out, hide={r"in \d+ s": "in N s"})
-    assert handed_over.pop() == [str(environment.PYTHON), "-m", "rabbitmq_resilience.tools.command", *arguments]
+    assert handed_over.pop() == [
+        str(environment.PYTHON),
+        "-m",
+        "rabbitmq_resilience.extensions.setup.setup_command",
+        *arguments,
+    ]
 
     monkeypatch.setattr(environment, "found", lambda: ".venv")
     assert main(arguments) == 0
@@ -77,7 +82,7 @@ def test_what_needs_packages_is_not_tried_without(
     def make() -> str:
         raise Missing("no index of packages")
 
-    monkeypatch.setattr(environment, "STEP", Step("Python packages", lambda: None, make))
+    monkeypatch.setattr(environment, "STEP", SetupTask("Python packages", lambda: None, make))
     monkeypatch.setattr(environment, "found", lambda: None)
     assert main(["engine"]) == 1
     told = capsys.readouterr().err
@@ -90,9 +95,11 @@ def test_what_needs_packages_is_not_tried_without(
 def test_what_needs_no_package_is_done_at_once(
     handed_over: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], message: Messages
 ) -> None:
-    there = [Step(title, lambda: "here", lambda: pytest.fail("was made")) for title in ("Python packages", "Broker")]
+    there = [
+        SetupTask(title, lambda: "here", lambda: pytest.fail("was made")) for title in ("Python packages", "Broker")
+    ]
     monkeypatch.setattr(environment, "STEP", there[0])
-    monkeypatch.setattr(command, "STEPS", there[1:])
+    monkeypatch.setattr(setup_command, "STEPS", there[1:])
     assert main([]) == 0
     assert main(["python"]) == 0
     message(capsys.readouterr().out)

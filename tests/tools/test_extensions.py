@@ -8,8 +8,8 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from rabbitmq_resilience.tools import extensions
-from rabbitmq_resilience.tools.extensions import ExtensionError, merged
+from rabbitmq_resilience.tools import entry_points
+from rabbitmq_resilience.tools.entry_points import ExtensionError, merged
 from tests.messages import Messages
 
 
@@ -30,13 +30,13 @@ class Lacking(Base):
 @pytest.fixture(autouse=True)
 def asked_again() -> Iterator[None]:
     yield
-    extensions.extensions.cache_clear()
+    entry_points.extensions.cache_clear()
 
 
 def given(monkeypatch: pytest.MonkeyPatch, **points: str) -> None:
-    extensions.extensions.cache_clear()
+    entry_points.extensions.cache_clear()
     found = [EntryPoint(name, value, "rabbitmq_resilience.things") for name, value in points.items()]
-    monkeypatch.setattr(extensions, "entry_points", lambda *, group: found if group.endswith("things") else [])
+    monkeypatch.setattr(entry_points, "entry_points", lambda *, group: found if group.endswith("things") else [])
 
 
 def test_what_others_add_stands_beside_ours(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.clusters.attached import ways
-from rabbitmq_resilience.clusters.errors import ClusterError
+from rabbitmq_resilience.extensions.attached import ways
+from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.tools import extras
 from tests.messages import Messages
 

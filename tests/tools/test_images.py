@@ -12,11 +12,12 @@ from typing import Any, Protocol
 import docker
 import pytest
 
-from rabbitmq_resilience.tools import command, debian, images, mmdebstrap, progress, toxiproxy
+from rabbitmq_resilience.extensions.setup import debian, images, mmdebstrap, setup_command, toxiproxy_package
+from rabbitmq_resilience.extensions.setup.setup_tasks import Missing
+from rabbitmq_resilience.tools import progress
 from rabbitmq_resilience.tools.docker_client import image_tags
 from rabbitmq_resilience.tools.image_names import BROKERS, LABEL, Image
 from rabbitmq_resilience.tools.progress import Failed
-from rabbitmq_resilience.tools.steps import Missing
 from tests.messages import Messages
 from tests.tools.programs import program
 
@@ -29,11 +30,13 @@ class Recipes(Protocol):
 def recipe(engine: docker.DockerClient) -> Iterator[Recipes]:
     """Makes recipes of the test's own, for images with Toxiproxy, which are removed after it. Skips without one to put
     into them."""
-    if not toxiproxy.STAMP.exists():
+    if not toxiproxy_package.STAMP.exists():
         pytest.skip("set-up has not provided Toxiproxy: that on PATH may need libraries")
     given: list[images.Recipe] = []
 
-    def new(version: str = toxiproxy.VERSION, *, proof: tuple[str, ...] = images.TOXIPROXY.proof) -> images.Recipe:
+    def new(
+        version: str = toxiproxy_package.VERSION, *, proof: tuple[str, ...] = images.TOXIPROXY.proof
+    ) -> images.Recipe:
         name = f"test-{uuid.uuid4().hex}"
         image = Image(version, f"official/{name}:{version}", f"{LABEL}/{name}:{version}")
         given.append(images.Recipe(image, (), images.TOXIPROXY.changes, proof))
@@ -105,9 +108,9 @@ def test_a_release_that_moved_on_gives_the_image_its_version(
     recipe: Recipes, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mine = recipe("2.0.0")
-    assert images.make(mine) == mine.image.local.replace(":2.0.0", f":{toxiproxy.VERSION}")
+    assert images.make(mine) == mine.image.local.replace(":2.0.0", f":{toxiproxy_package.VERSION}")
     told = capsys.readouterr().out
-    assert toxiproxy.VERSION in told
+    assert toxiproxy_package.VERSION in told
     assert "2.0.0" in told
 
 
@@ -149,7 +152,7 @@ def test_no_two_recipes_have_the_same_key() -> None:
 @pytest.mark.usefixtures("path")
 def test_toxiproxy_is_alone_in_its_image(tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     server = program(tools / "bin" / "toxiproxy-server", "echo served")
-    (tools / "bin" / "toxiproxy-version").write_text(toxiproxy.VERSION)
+    (tools / "bin" / "toxiproxy-version").write_text(toxiproxy_package.VERSION)
     monkeypatch.setattr("platform.system", lambda: "Linux")
     archive = tmp_path / "content.tar"
     images.fill(archive, images.TOXIPROXY)
@@ -157,7 +160,7 @@ def test_toxiproxy_is_alone_in_its_image(tools: Path, tmp_path: Path, monkeypatc
         (member,) = content.getmembers()
         assert (member.name, member.mode, member.uid, member.gid) == ("toxiproxy", 0o755, 0, 0)
         assert member.size == server.stat().st_size
-    assert images.TOXIPROXY.image.version == toxiproxy.VERSION
+    assert images.TOXIPROXY.image.version == toxiproxy_package.VERSION
 
 
 def test_a_version_that_is_asked_for_must_be_had_and_the_others_may() -> None:
@@ -172,7 +175,7 @@ def test_a_version_that_is_asked_for_must_be_had_and_the_others_may() -> None:
 def test_a_version_that_no_release_holds_is_refused_before_anything_starts(
     capsys: pytest.CaptureFixture[str], message: Messages
 ) -> None:
-    assert command.main(["images", "3.8.9", "3.12.4"]) == 1
+    assert setup_command.main(["images", "3.8.9", "3.12.4"]) == 1
     out, err = capsys.readouterr()
     assert out == ""
     assert "3.12.4" in err

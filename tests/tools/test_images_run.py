@@ -8,8 +8,8 @@ from contextlib import closing
 import docker
 import pytest
 
-from rabbitmq_resilience.clusters.containers.engine import BrokerImage
-from rabbitmq_resilience.tools import images
+from rabbitmq_resilience.extensions.setup import images
+from rabbitmq_resilience.sut.containers.engine_client import BrokerImage
 from rabbitmq_resilience.tools.image_names import BROKERS, LABEL, Image
 from rabbitmq_resilience.tools.progress import Failed
 

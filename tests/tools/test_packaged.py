@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.tools import debian, haproxy
-from rabbitmq_resilience.tools.haproxy import HAPROXY
-from rabbitmq_resilience.tools.packaged import Packaged
+from rabbitmq_resilience.extensions.setup import debian, haproxy
+from rabbitmq_resilience.extensions.setup.haproxy import HAPROXY
+from rabbitmq_resilience.extensions.setup.packaged import Packaged
+from rabbitmq_resilience.extensions.setup.prometheus_package import PROMETHEUS
+from rabbitmq_resilience.extensions.setup.setup_tasks import Missing
 from rabbitmq_resilience.tools.progress import Failed
-from rabbitmq_resilience.tools.prometheus import PROMETHEUS
-from rabbitmq_resilience.tools.steps import Missing
 from tests.messages import Messages
 from tests.tools.programs import program
 

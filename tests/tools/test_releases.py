@@ -16,8 +16,8 @@ from tempfile import mkdtemp
 
 import pytest
 
-from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
+from rabbitmq_resilience.model import topology_catalogue
+from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
 from rabbitmq_resilience.tools import releases
 from rabbitmq_resilience.tools.distributions import find_broker
 from rabbitmq_resilience.tools.homes import TRIXIE
@@ -235,6 +235,6 @@ def test_a_release_forms_a_cluster_on_an_erlang_at_home(
     unpacked = releases.provide(home.version, tools=tmp_path, source=source, signer=signer.fingerprint)
     found = find_broker(unpacked, environ={"PATH": "/usr/bin:/bin"})
     assert found.erlang_bin == home.erlang_bin
-    with LocalCluster.form(catalogue.load("one_node"), broker=found) as cluster:
+    with LocalCluster.form(topology_catalogue.load("one_node"), broker=found) as cluster:
         overview = cluster.api(cluster.topology.node_names[0]).overview()
     assert (overview["rabbitmq_version"], overview["erlang_version"].partition(".")[0]) == (home.version, "27")

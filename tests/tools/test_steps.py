@@ -11,16 +11,22 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.tools import command, progress, steps
-from rabbitmq_resilience.tools.progress import Failed, Line, run
-from rabbitmq_resilience.tools.steps import ROOT, Missing, Step, take
+from rabbitmq_resilience.extensions.setup import setup_command, setup_tasks
+from rabbitmq_resilience.extensions.setup.setup_tasks import ROOT, Missing, SetupTask, take
+from rabbitmq_resilience.tools import progress
+from rabbitmq_resilience.tools.progress import Failed, ProgressLine, run
 from tests.clock import Clock
 from tests.messages import Messages
 
 
 @pytest.mark.usefixtures("tools")
 def test_a_step_that_is_there_is_not_made(capsys: pytest.CaptureFixture[str], message: Messages) -> None:
-    take([Step("One", lambda: "here", lambda: pytest.fail("was made")), Step("Two", lambda: None, lambda: "made")])
+    take(
+        [
+            SetupTask("One", lambda: "here", lambda: pytest.fail("was made")),
+            SetupTask("Two", lambda: None, lambda: "made"),
+        ]
+    )
     message(capsys.readouterr().out, hide={r"in \d+ s": "in N s"})
 
 
@@ -31,9 +37,9 @@ def test_what_is_missing_ends_set_up_with_its_text(
     def make() -> str:
         raise Missing("no moon; wait for the night")
 
-    later = Step("Tide", lambda: pytest.fail("went on"), lambda: "")
-    monkeypatch.setattr(command, "STEPS", (Step("Moon", lambda: None, make), later))
-    assert command.main([]) == 1
+    later = SetupTask("Tide", lambda: pytest.fail("went on"), lambda: "")
+    monkeypatch.setattr(setup_command, "STEPS", (SetupTask("Moon", lambda: None, make), later))
+    assert setup_command.main([]) == 1
     told = capsys.readouterr().err
     assert "no moon; wait for the night" in told
     message(told)
@@ -46,27 +52,30 @@ def test_what_is_optional_and_missing_is_told_and_left_out(
     def make() -> str:
         raise Missing("no moon")
 
-    take([Step("Moon", lambda: None, make, optional=True), Step("Tide", lambda: "here", lambda: pytest.fail("made"))])
+    take(
+        [
+            SetupTask("Moon", lambda: None, make, optional=True),
+            SetupTask("Tide", lambda: "here", lambda: pytest.fail("made")),
+        ]
+    )
     message(capsys.readouterr().out)
 
 
 def test_an_unknown_word_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
-        command.main(["everything"])
+        setup_command.main(["everything"])
     assert "'everything' (choose from 'all', 'try', 'python'" in capsys.readouterr().err
 
 
 def test_only_images_take_versions(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
-        command.main(["engine", "4.0.5"])
+        setup_command.main(["engine", "4.0.5"])
     assert "only images takes versions, and engine got 4.0.5" in capsys.readouterr().err
 
 
 @pytest.mark.core
 def test_a_second_set_up_waits_for_the_first(tmp_path: Path, message: Messages) -> None:
-    script = (
-        "import sys, pathlib, rabbitmq_resilience.tools.steps as s; s.TOOLS = pathlib.Path(sys.argv[1]); s.take([])"
-    )
+    script = "import sys, pathlib, rabbitmq_resilience.extensions.setup.setup_tasks as s; s.TOOLS = pathlib.Path(sys.argv[1]); s.take([])"
     with (tmp_path / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         again = [sys.executable, "-c", script, str(tmp_path)]
@@ -80,8 +89,8 @@ def test_a_second_set_up_waits_for_the_first(tmp_path: Path, message: Messages) 
 
 def test_the_folder_for_what_is_fetched_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As in the home of a user who has no cache yet."""
-    monkeypatch.setattr(steps, "TOOLS", tmp_path / ".cache" / "ours")
-    steps.take([])
+    monkeypatch.setattr(setup_tasks, "TOOLS", tmp_path / ".cache" / "ours")
+    setup_tasks.take([])
     assert (tmp_path / ".cache" / "ours").is_dir()
 
 
@@ -112,7 +121,7 @@ def test_without_a_terminal_progress_is_repeated_ever_more_rarely(
     out = io.StringIO()
     clock = Clock()
     monkeypatch.setattr(progress, "time", clock)
-    line = Line("fetching", out=out)
+    line = ProgressLine("fetching", out=out)
     for seconds in (0, 9, 1, 7, 2, 19):
         clock.now_s += seconds
         line.show(f"{clock.now_s - 1000:g} MB")

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
-from rabbitmq_resilience.clusters.spec import Topology
+from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
 
 
 @pytest.fixture(scope="package")

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rabbitmq_resilience.workloads.consumer import Consumer
-from rabbitmq_resilience.workloads.counters import Count
-from rabbitmq_resilience.workloads.deliveries import Deliveries, Settling
-from rabbitmq_resilience.workloads.load import Load, deliveries_path, publishes_path, under_way_path
-from rabbitmq_resilience.workloads.publisher import Publisher
-from rabbitmq_resilience.workloads.publishes import Publishes, under_way_max
-from rabbitmq_resilience.workloads.under_way import UnderWay
+from rabbitmq_resilience.workload.consumer import Consumer
+from rabbitmq_resilience.workload.counters import Count
+from rabbitmq_resilience.workload.deliveries import Deliveries, Settling
+from rabbitmq_resilience.workload.load import Load, deliveries_path, publishes_path, under_way_path
+from rabbitmq_resilience.workload.publisher import Publisher
+from rabbitmq_resilience.workload.publishes import Publishes, under_way_max
+from rabbitmq_resilience.workload.under_way import UnderWay
 
 
 def publishes(

@@ -9,10 +9,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from rabbitmq_resilience.record.history import PUBLISHES, Outcome, StreamReader
-from rabbitmq_resilience.workloads.counters import Count
-from rabbitmq_resilience.workloads.load import publishes_path, under_way_path
-from rabbitmq_resilience.workloads.under_way import left_under_way
+from rabbitmq_resilience.history.history import PUBLISHES, Outcome, StreamReader
+from rabbitmq_resilience.workload.counters import Count
+from rabbitmq_resilience.workload.load import publishes_path, under_way_path
+from rabbitmq_resilience.workload.under_way import left_under_way
 from tests.workloads import hosted
 
 

@@ -8,15 +8,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
-from rabbitmq_resilience.record.event_log import read_events
-from rabbitmq_resilience.record.events import WorkerEvent
-from rabbitmq_resilience.record.history import DELIVERIES, PUBLISHES, Outcome, StreamReader
+from rabbitmq_resilience.history.event_log import read_events
+from rabbitmq_resilience.history.events import WorkerEvent
+from rabbitmq_resilience.history.history import DELIVERIES, PUBLISHES, Outcome, StreamReader
+from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
 from rabbitmq_resilience.tools.waiting import wait_until
-from rabbitmq_resilience.workloads.drain import DrainResult
-from rabbitmq_resilience.workloads.queues import declare, depths
-from rabbitmq_resilience.workloads.run import RunningWorkload, addresses, start
-from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience.workload.drain import DrainResult
+from rabbitmq_resilience.workload.queues import declare, depths
+from rabbitmq_resilience.workload.running_workload import RunningWorkload, addresses, start
+from rabbitmq_resilience.workload.workload_model import Workload
 
 _numbers = itertools.count(1)
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
-from rabbitmq_resilience.record.event_log import read_events
-from rabbitmq_resilience.record.events import ChurnEvent, IdleEvent
-from rabbitmq_resilience.record.history import Outcome
+from rabbitmq_resilience.history.event_log import read_events
+from rabbitmq_resilience.history.events import ChurnEvent, IdleEvent
+from rabbitmq_resilience.history.history import Outcome
+from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
 from rabbitmq_resilience.tools.waiting import wait_until
-from rabbitmq_resilience.workloads.queues import depths
+from rabbitmq_resilience.workload.queues import depths
 from tests.workloads.running import publishes, running, worker_events
 
 pytestmark = pytest.mark.brokers

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
-from rabbitmq_resilience.record.event_log import read_events
-from rabbitmq_resilience.record.events import WorkerEvent
-from rabbitmq_resilience.record.history import Outcome
+from rabbitmq_resilience.history.event_log import read_events
+from rabbitmq_resilience.history.events import WorkerEvent
+from rabbitmq_resilience.history.history import Outcome
+from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
 from rabbitmq_resilience.tools.waiting import wait_until
-from rabbitmq_resilience.workloads.run import RunningWorkload
+from rabbitmq_resilience.workload.running_workload import RunningWorkload
 from tests.workloads.running import await_confirmed, drained, publishes, running
 
 pytestmark = pytest.mark.brokers

@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from rabbitmq_resilience.clusters.access import Access
-from rabbitmq_resilience.record.event_log import EventLog, read_events
-from rabbitmq_resilience.record.events import ChurnEvent
-from rabbitmq_resilience.workloads import churn as module
-from rabbitmq_resilience.workloads.churn import UNDER_WAY_MAX, Churn
-from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience.history.event_log import EventLog, read_events
+from rabbitmq_resilience.history.events import ChurnEvent
+from rabbitmq_resilience.model.access import Access
+from rabbitmq_resilience.workload import churn as module
+from rabbitmq_resilience.workload.churn import UNDER_WAY_MAX, ChurnClient
+from rabbitmq_resilience.workload.workload_model import Workload
 from tests.messages import Messages
 from tests.workloads.refusals import LINKS
 from tests.workloads.test_settlement import load
@@ -79,7 +79,7 @@ class Rig:
         stated = replace(load(), churn=Workload.model_validate({"churn": per_s}).model_dump()["churn"])
         loop = SimpleNamespace(call_later=lambda _, call: self.broker.later.append(call))
         host: Any = SimpleNamespace(load=stated, access=Access(), loop=loop, events=events, finished=lambda: None)
-        self.churn = Churn(host)
+        self.churn = ChurnClient(host)
         self.churn.begin()
 
     def told(self, *, after_s: float) -> tuple[dict[str, int], dict[str, int]]:

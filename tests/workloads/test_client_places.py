@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.workloads.load import Address, Load
+from rabbitmq_resilience.workload.load import Address, Load
 
 SIX = tuple(Address(f"{zone}{i}", "127.0.0.1", 1, zone) for zone in "ab" for i in (1, 2, 3))
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.record.history import DELIVERIES, StreamReader
-from rabbitmq_resilience.workloads import consumer as module
-from rabbitmq_resilience.workloads.counters import Count
-from rabbitmq_resilience.workloads.load import Load, deliveries_path
-from rabbitmq_resilience.workloads.message import Encoder
+from rabbitmq_resilience.history.history import DELIVERIES, StreamReader
+from rabbitmq_resilience.workload import consumer as module
+from rabbitmq_resilience.workload.counters import Count
+from rabbitmq_resilience.workload.load import Load, deliveries_path
+from rabbitmq_resilience.workload.message import Encoder
 from tests.workloads import hosted
 from tests.workloads.rig import Notes
 from tests.workloads.test_settlement import load

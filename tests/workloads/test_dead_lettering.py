@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from rabbitmq_resilience.clusters.broker.versions import require_features
-from rabbitmq_resilience.scenarios.fault_file import FaultFileError, parse
+from rabbitmq_resilience.scenario.fault_file import FaultFileError, parse
+from rabbitmq_resilience.sut.broker.versions import require_features
 from rabbitmq_resilience.tools.distributions import ToolMissingError
-from rabbitmq_resilience.workloads.dead_letters import DeadLetters, Rejected
-from rabbitmq_resilience.workloads.load import Load
-from rabbitmq_resilience.workloads.queues import own_arguments
-from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience.workload.dead_lettering import DeadLetters, Rejected
+from rabbitmq_resilience.workload.load import Load
+from rabbitmq_resilience.workload.queues import own_arguments
+from rabbitmq_resilience.workload.workload_model import Workload
 from tests.messages import Messages
 from tests.workloads.refusals import LINKS
 from tests.workloads.test_settlement import load

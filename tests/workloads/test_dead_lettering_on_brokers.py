@@ -11,15 +11,15 @@ from typing import Any
 import pika
 import pytest
 
-from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
-from rabbitmq_resilience.record.history import Outcome
+from rabbitmq_resilience.history.history import Outcome
+from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
 from rabbitmq_resilience.tools.waiting import wait_until
-from rabbitmq_resilience.workloads.dead_letters import Rejected
-from rabbitmq_resilience.workloads.drain import Depth
-from rabbitmq_resilience.workloads.exchanges import establish
-from rabbitmq_resilience.workloads.queues import declare, depths, own_arguments
-from rabbitmq_resilience.workloads.run import RunningWorkload, addresses, start
-from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience.workload.dead_lettering import Rejected
+from rabbitmq_resilience.workload.drain import Depth
+from rabbitmq_resilience.workload.exchanges import establish
+from rabbitmq_resilience.workload.queues import declare, depths, own_arguments
+from rabbitmq_resilience.workload.running_workload import RunningWorkload, addresses, start
+from rabbitmq_resilience.workload.workload_model import Workload
 from tests.workloads.running import deliveries, messages, publishes
 
 pytestmark = pytest.mark.brokers

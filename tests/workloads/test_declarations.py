@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
-from rabbitmq_resilience.record.events import DeclarationEvent
+from rabbitmq_resilience.history.events import DeclarationEvent
+from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
 from rabbitmq_resilience.tools.waiting import wait_until
-from rabbitmq_resilience.workloads.declarations import DECLARATIONS_MAX, KINDS, declaring, planned_items, read_metadata
-from rabbitmq_resilience.workloads.queues import declare
-from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience.workload.declarations import DECLARATIONS_MAX, KINDS, declaring, planned_items, read_metadata
+from rabbitmq_resilience.workload.queues import declare
+from rabbitmq_resilience.workload.workload_model import Workload
 
 
 @pytest.mark.parametrize("nodes", [3, 4, 5, 7])

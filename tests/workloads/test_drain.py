@@ -5,12 +5,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from rabbitmq_resilience.record.history import DELIVERIES, PUBLISHES, Outcome, StreamWriter
-from rabbitmq_resilience.record.routes import Routes
+from rabbitmq_resilience.history.history import DELIVERIES, PUBLISHES, Outcome, StreamWriter
+from rabbitmq_resilience.history.routes import Routes
 from rabbitmq_resilience.tools import waiting
-from rabbitmq_resilience.workloads import drain as drain_module
-from rabbitmq_resilience.workloads.drain import Bitmap, Depth, DepthsUnknown, Tally, drain
-from rabbitmq_resilience.workloads.load import deliveries_path, publishes_path
+from rabbitmq_resilience.workload import drain as drain_module
+from rabbitmq_resilience.workload.drain import Bitmap, Depth, DepthsUnknown, Tally, drain
+from rabbitmq_resilience.workload.load import deliveries_path, publishes_path
 from tests.messages import Messages
 
 

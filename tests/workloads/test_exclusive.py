@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
-from rabbitmq_resilience.clusters.spec import Topology
+from rabbitmq_resilience.model import topology_catalogue
+from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
 from rabbitmq_resilience.tools.waiting import wait_until
-from rabbitmq_resilience.workloads.exchanges import await_bound, establish, rebindings
-from rabbitmq_resilience.workloads.queues import declare, declared_by_consumers, depths
-from rabbitmq_resilience.workloads.run import addresses, start
-from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience.workload.exchanges import await_bound, establish, rebindings
+from rabbitmq_resilience.workload.queues import declare, declared_by_consumers, depths
+from rabbitmq_resilience.workload.running_workload import addresses, start
+from rabbitmq_resilience.workload.workload_model import Workload
 from tests.faults.written_steps import refused
 from tests.messages import Messages
 from tests.workloads.refusals import LINKS
@@ -72,7 +72,7 @@ def test_only_consumers_declare_them() -> None:
 
 @pytest.mark.brokers
 def test_a_queue_goes_with_its_consumer_and_comes_back_with_it(tmp_path: Path) -> None:
-    topology = catalogue.load("three_nodes_three_zones")
+    topology = topology_catalogue.load("three_nodes_three_zones")
     workload = Workload.model_validate({**OWN, "queues": 4, "consumers": 3, "publishers": 2, "message_bytes": 100})
     vhost = "exclusive"
     with LocalCluster.form(topology) as cluster:

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.workloads.counters import Count
-from rabbitmq_resilience.workloads.message import Encoder
+from rabbitmq_resilience.workload.counters import Count
+from rabbitmq_resilience.workload.message import Encoder
 from tests.workloads import hosted
 from tests.workloads.rig import Notes, Rig, Wire
 from tests.workloads.test_consumer import Acks

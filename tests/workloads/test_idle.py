@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.clusters.access import Access
-from rabbitmq_resilience.record.event_log import EventLog, read_events
-from rabbitmq_resilience.record.events import IdleEvent
-from rabbitmq_resilience.workloads import idle as module
-from rabbitmq_resilience.workloads.host import CONNECTING_MAX
-from rabbitmq_resilience.workloads.idle import IdleConnections, connected_now
-from rabbitmq_resilience.workloads.load import Address, Process
+from rabbitmq_resilience.history.event_log import EventLog, read_events
+from rabbitmq_resilience.history.events import IdleEvent
+from rabbitmq_resilience.model.access import Access
+from rabbitmq_resilience.workload import idle as module
+from rabbitmq_resilience.workload.client_host import CONNECTING_MAX
+from rabbitmq_resilience.workload.idle import IdleConnections, connected_now
+from rabbitmq_resilience.workload.load import Address, WorkerClients
 from tests.workloads.test_settlement import load
 
 NODES = ("a1", "b1", "c1")
@@ -123,7 +123,7 @@ def test_they_are_spread_over_all_addresses_a_few_at_a_time(rig: Rig, tmp_path: 
     assert ports(rig) == [20, 20, 20]
     assert rig.brokers.at_once == CONNECTING_MAX
     assert rig.told()[1:] == [(60, 60, 0)]
-    assert connected_now(tmp_path, Process("idle", (0,))) == 60
+    assert connected_now(tmp_path, WorkerClients("idle", (0,))) == 60
 
 
 def test_their_loss_and_their_return_are_told_in_few_words(rig: Rig) -> None:
@@ -161,6 +161,6 @@ def test_at_the_end_they_go_with_the_process_at_once_and_none_is_lost(rig: Rig) 
 
 
 def test_nothing_is_known_of_a_process_that_has_told_nothing(tmp_path: Path) -> None:
-    assert connected_now(tmp_path, Process("idle", (0,))) == 0
+    assert connected_now(tmp_path, WorkerClients("idle", (0,))) == 0
     (tmp_path / "idle-0.jsonl").write_bytes(b'{"half')
-    assert connected_now(tmp_path, Process("idle", (0,))) == 0
+    assert connected_now(tmp_path, WorkerClients("idle", (0,))) == 0

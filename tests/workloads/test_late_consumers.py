@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
-from rabbitmq_resilience.record.history import Outcome
+from rabbitmq_resilience.history.history import Outcome
+from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.workloads.running import await_confirmed, deliveries, drained, messages, publishes, running, worker_events
 

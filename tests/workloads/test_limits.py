@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.faults.kill_balancer import KillBalancer
-from rabbitmq_resilience.scenarios import fault_file
-from rabbitmq_resilience.scenarios.model import Invariants, Scenario
-from rabbitmq_resilience.workloads import limits
-from rabbitmq_resilience.workloads.limits import OTHERS, Limits
-from rabbitmq_resilience.workloads.load import IDLE_TOGETHER, Load
-from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience.model import topology_catalogue
+from rabbitmq_resilience.nemesis.kill_balancer import KillBalancer
+from rabbitmq_resilience.scenario import fault_file
+from rabbitmq_resilience.scenario.model import Invariants, Scenario
+from rabbitmq_resilience.workload import limits
+from rabbitmq_resilience.workload.limits import OTHERS, Limits
+from rabbitmq_resilience.workload.load import IDLE_TOGETHER, Load
+from rabbitmq_resilience.workload.workload_model import Workload
 from tests.messages import Messages
 from tests.workloads.test_settlement import load
 
@@ -102,7 +102,7 @@ def test_a_scenario_is_refused_where_the_other_balancers_cannot_take_all(
     def check(*balancers: str) -> None:
         scenario = Scenario(
             title="Many",
-            topology=catalogue.load("three_nodes_two_balancers"),
+            topology=topology_catalogue.load("three_nodes_two_balancers"),
             workload=Workload(idle_connections=13_000),
             invariants=Invariants.model_validate({"no_loss": {}}),
             schedule=tuple(KillBalancer(at_s=1, for_s=3, balancer=name) for name in balancers),
@@ -139,7 +139,7 @@ def test_limits_are_those_of_this_machine(tmp_path: Path, monkeypatch: pytest.Mo
 def test_a_scenario_is_refused_with_the_limit(monkeypatch: pytest.MonkeyPatch, message: Messages) -> None:
     scenario = Scenario(
         title="Many",
-        topology=catalogue.load("three_nodes_three_zones"),
+        topology=topology_catalogue.load("three_nodes_three_zones"),
         workload=Workload(idle_connections=13_000),
         invariants=Invariants.model_validate({"no_loss": {}}),
     )

@@ -9,9 +9,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.workloads.load import PROCESSES_MAX, Address, Load, Rebinding, Served, grouped, worker_name
-from rabbitmq_resilience.workloads.routing import Turn
-from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience.workload.load import PROCESSES_MAX, Address, Load, Rebinding, Served, grouped, worker_name
+from rabbitmq_resilience.workload.routing import PublishArguments
+from rabbitmq_resilience.workload.workload_model import Workload
 
 DIRECT = (Address("a1", "127.0.0.1", 5001), Address("b1", "127.0.0.1", 5002))
 DETOUR = (Address("a1", "127.0.0.1", 6001), Address("b1", "127.0.0.1", 6002))
@@ -74,7 +74,7 @@ def test_services_read_their_own_queues_each_at_its_own_pace(tmp_path: Path) -> 
         | {"addresses": DIRECT, "proxied_addresses": {}, "shared": {}, "nodes": (), "variable_rate": ()}
         | {"variable_processing": (), "queues": ("a-1", "a-2", "a-3", "b-1"), "consumers": 4, "services": services}
         | {"message_sizes": (), "priorities": (), "dead_letter_queues": {}, "reject_one_in": None}
-        | {"turns": (Turn("x", "k", {"kind": "tick"}), Turn("", "a-1", {})), "publishers": 3}
+        | {"turns": (PublishArguments("x", "k", {"kind": "tick"}), PublishArguments("", "a-1", {})), "publishers": 3}
         | {"rebindings": bound}
     )
     made.save(tmp_path)
@@ -83,6 +83,6 @@ def test_services_read_their_own_queues_each_at_its_own_pace(tmp_path: Path) -> 
         assert [load.processing(consumer).plain for consumer in range(4)] == [1, 1, 20, 20]
         assert [load.processing(consumer).steps for consumer in (0, 3)] == [(), ((5.0, 3.0),)]
         assert [load.publisher_routes(publisher) for publisher in range(3)] == [(0,), (1,), (0,)]
-        assert load.routed[0] == Turn("x", "k", {"kind": "tick"})
+        assert load.routed[0] == PublishArguments("x", "k", {"kind": "tick"})
         assert load.early_consumers == [0, 1]
     assert Load.read(tmp_path) == made

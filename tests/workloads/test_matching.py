@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.workloads.matching import Bound, ExchangeType, Reached, Router, topic_matches, words
+from rabbitmq_resilience.workload.matching import Bound, ExchangeType, Reached, Router, topic_matches, words
 
 WORDS = ("", "a", "b", "ab")
 keys = st.lists(st.sampled_from(WORDS), max_size=4).map(".".join)

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.workloads.message import HEADER_BYTES, Encoder, Identity, decode
+from rabbitmq_resilience.workload.message import HEADER_BYTES, Encoder, Identity, decode
 
 runs = st.integers(0, 2**64 - 1)
 publishers = st.integers(0, 2**16 - 1)

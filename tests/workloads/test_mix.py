@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from pika import frame
 from pydantic import ValidationError
 
-from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.record.draws import Priorities, Weighted, draws
-from rabbitmq_resilience.workloads.load import Load
-from rabbitmq_resilience.workloads.message import HEADER_BYTES, Encoder, Identity, decode
-from rabbitmq_resilience.workloads.mix import MESSAGE_BYTES_MAX, Kind, Mix
-from rabbitmq_resilience.workloads.queues import queue_arguments
-from rabbitmq_resilience.workloads.routing import Turn
-from rabbitmq_resilience.workloads.spec import Workload
-from rabbitmq_resilience.workloads.wire import PublishFrames
+from rabbitmq_resilience.history.draws import Priorities, Weighted, draws
+from rabbitmq_resilience.model import topology_catalogue
+from rabbitmq_resilience.workload.load import Load
+from rabbitmq_resilience.workload.message import HEADER_BYTES, Encoder, Identity, decode
+from rabbitmq_resilience.workload.mix import MESSAGE_BYTES_MAX, MessageKind, Mix
+from rabbitmq_resilience.workload.queues import queue_arguments
+from rabbitmq_resilience.workload.routing import PublishArguments
+from rabbitmq_resilience.workload.wire import PublishFrames
+from rabbitmq_resilience.workload.workload_model import Workload
 from tests.messages import Messages
 from tests.workloads import hosted
 from tests.workloads.refusals import LINKS
@@ -69,7 +69,7 @@ def test_publishers_and_seeds_draw_apart_from_each_other() -> None:
 
 def test_a_plain_load_has_one_kind() -> None:
     mix = load().mix
-    assert (mix.kinds, mix.of(0, 3, 6)) == ([Kind(100, None)], [0, 0, 0])
+    assert (mix.kinds, mix.of(0, 3, 6)) == ([MessageKind(100, None)], [0, 0, 0])
 
 
 @given(st.integers(0, 9), st.integers(0, 10**6), st.integers(0, 30), st.sampled_from([(), (0, 9), (4, 4, 1)]))
@@ -113,9 +113,9 @@ def test_what_is_published_has_the_size_and_the_priority_that_are_drawn(tmp_path
     mixed = replace(load(queues=2), in_flight=1000, message_sizes=SIZES, priorities=(0, 0, 9))
     found = published(tmp_path, mixed)
     kinds = [mixed.mix.kinds[kind] for kind in mixed.mix.of(0, 0, 1000)]
-    assert [Kind(len(body), properties.priority) for properties, body in found] == kinds
+    assert [MessageKind(len(body), properties.priority) for properties, body in found] == kinds
     assert [decode(body) for _, body in found] == [Identity(1, 0, n) for n in range(1000)]
-    assert {Kind(size, priority) for size in (24, 1000, 300) for priority in (0, 9)} == set(kinds)
+    assert {MessageKind(size, priority) for size in (24, 1000, 300) for priority in (0, 9)} == set(kinds)
 
 
 def test_the_largest_message_is_cut_into_frames_and_whole_again() -> None:
@@ -123,7 +123,7 @@ def test_the_largest_message_is_cut_into_frames_and_whole_again() -> None:
     encoder = Encoder(1, 2, payload[: MESSAGE_BYTES_MAX - HEADER_BYTES])
     frames = PublishFrames(
         channel=1,
-        turn=Turn("", "q1", {}),
+        turn=PublishArguments("", "q1", {}),
         payload=encoder.payload,
         persistent=True,
         frame_max_bytes=131_072,
@@ -139,7 +139,7 @@ def test_a_mixed_load_is_read_as_it_was_saved(tmp_path: Path) -> None:
     assert Load.read(tmp_path) == saved
 
 
-THREE = catalogue.load("three_nodes_three_zones")
+THREE = topology_catalogue.load("three_nodes_three_zones")
 
 
 @pytest.mark.parametrize(("kind", "told"), [("classic", {"x-max-priority": 9}), ("mirrored", {"x-max-priority": 9})])

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.clusters.access import Access
-from rabbitmq_resilience.workloads.load import Address
-from rabbitmq_resilience.workloads.perf_test import PerfTestFailed, Window, options, problems, read
-from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience.model.access import Access
+from rabbitmq_resilience.workload.load import Address
+from rabbitmq_resilience.workload.perf_test_options import PerfTestFailed, Window, options, problems, read
+from rabbitmq_resilience.workload.workload_model import Workload
 from tests.messages import Messages
 
 THREE = [

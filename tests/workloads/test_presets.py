@@ -9,11 +9,11 @@ import pytest
 import yaml
 
 from rabbitmq_resilience.command import main
-from rabbitmq_resilience.scenarios import fault_file
-from rabbitmq_resilience.scenarios.fault_file import FaultFileError
-from rabbitmq_resilience.workloads import presets
-from rabbitmq_resilience.workloads.presets import BadPresetError, UnknownPresetError
-from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience.scenario import fault_file
+from rabbitmq_resilience.scenario.fault_file import FaultFileError
+from rabbitmq_resilience.workload import presets
+from rabbitmq_resilience.workload.presets import BadPresetError, UnknownPresetError
+from rabbitmq_resilience.workload.workload_model import Workload
 from tests.messages import Messages
 from tests.workloads.refusals import LINKS
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.record.variation import Variation
-from rabbitmq_resilience.workloads.processing import Processing
+from rabbitmq_resilience.history.variation import Variation
+from rabbitmq_resilience.workload.processing import Processing
 
 
 def looks(processing: Processing, *seen: tuple[float, int]) -> list[int]:

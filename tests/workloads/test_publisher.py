@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from pika import spec
 
-from rabbitmq_resilience.record.history import PUBLISHES, Outcome, StreamReader
-from rabbitmq_resilience.workloads import publisher as module
-from rabbitmq_resilience.workloads import publishes
-from rabbitmq_resilience.workloads.counters import Count
-from rabbitmq_resilience.workloads.host import RARE_TICK_S, TICK_S
-from rabbitmq_resilience.workloads.load import publishes_path, under_way_path
-from rabbitmq_resilience.workloads.message import Encoder
-from rabbitmq_resilience.workloads.under_way import left_under_way
+from rabbitmq_resilience.history.history import PUBLISHES, Outcome, StreamReader
+from rabbitmq_resilience.workload import publisher as module
+from rabbitmq_resilience.workload import publishes
+from rabbitmq_resilience.workload.client_host import RARE_TICK_S, TICK_S
+from rabbitmq_resilience.workload.counters import Count
+from rabbitmq_resilience.workload.load import publishes_path, under_way_path
+from rabbitmq_resilience.workload.message import Encoder
+from rabbitmq_resilience.workload.under_way import left_under_way
 from tests.messages import Messages
 from tests.workloads import hosted
 from tests.workloads.rig import Notes, Rig, Wire

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.workloads import publisher as module
+from rabbitmq_resilience.workload import publisher as module
 from tests.workloads import hosted
 from tests.workloads.rig import Notes, Rig, Wire
 from tests.workloads.test_publisher import table

@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
-from rabbitmq_resilience.clusters.spec import Topology
+from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
 from rabbitmq_resilience.tools.waiting import wait_until
-from rabbitmq_resilience.workloads.drain import DepthsUnknown
-from rabbitmq_resilience.workloads.queue_settings import Mirroring
-from rabbitmq_resilience.workloads.queues import (
+from rabbitmq_resilience.workload.drain import DepthsUnknown
+from rabbitmq_resilience.workload.queue_settings import Mirroring
+from rabbitmq_resilience.workload.queues import (
     declare,
     depths,
     leader_nodes,
@@ -18,7 +18,7 @@ from rabbitmq_resilience.workloads.queues import (
     queue_arguments,
     queue_policy,
 )
-from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience.workload.workload_model import Workload
 from tests.messages import Messages
 
 FIVE = Topology(name="five", zones={"a": 2, "b": 2, "c": 1})

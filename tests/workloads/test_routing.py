@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from rabbitmq_resilience.workloads.matching import Bound, Reached
-from rabbitmq_resilience.workloads.routing import HASH_PLUGIN, Routing
-from rabbitmq_resilience.workloads.services import ProcessingStep, Service
-from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience.workload.matching import Bound, Reached
+from rabbitmq_resilience.workload.routing import HASH_PLUGIN, Routing
+from rabbitmq_resilience.workload.services import ProcessingStep, Service
+from rabbitmq_resilience.workload.workload_model import Workload
 from tests.messages import Messages
 from tests.workloads.refusals import LINKS
 

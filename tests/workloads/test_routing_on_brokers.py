@@ -1,4 +1,4 @@
-"""Generated bindings on real brokers: messages go where ``workloads.matching`` says, and what is wrong is noticed."""
+"""Generated bindings on real brokers: messages go where ``workload.matching`` says, and what is wrong is noticed."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.clusters.equipment import Equipment
-from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
-from rabbitmq_resilience.clusters.spec import Topology
+from rabbitmq_resilience.model.node_options import NodeOptions
+from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
 from rabbitmq_resilience.tools.waiting import wait_until
-from rabbitmq_resilience.workloads import run as workloads
-from rabbitmq_resilience.workloads.exchanges import RoutingNotProven, declare_routing, establish, prove
-from rabbitmq_resilience.workloads.queues import declare, depths
-from rabbitmq_resilience.workloads.routing import HASH_PLUGIN
-from rabbitmq_resilience.workloads.services import Service
-from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience.workload import running_workload as workloads
+from rabbitmq_resilience.workload.exchanges import RoutingNotProven, declare_routing, establish, prove
+from rabbitmq_resilience.workload.queues import declare, depths
+from rabbitmq_resilience.workload.routing import HASH_PLUGIN
+from rabbitmq_resilience.workload.services import Service
+from rabbitmq_resilience.workload.workload_model import Workload
 from tests.needs import skipped_without
 
 pytestmark = pytest.mark.brokers
@@ -30,7 +30,10 @@ WORDS = ("", "a", "b", "eur", "*", "#")
 @pytest.fixture(scope="module")
 def routing_cluster() -> Iterator[LocalCluster]:
     topology = Topology(name="routing_tests", zones={"a": 1, "b": 1, "c": 1})
-    with skipped_without(), LocalCluster.form(topology, equipment=Equipment(plugins=frozenset({HASH_PLUGIN}))) as made:
+    with (
+        skipped_without(),
+        LocalCluster.form(topology, equipment=NodeOptions(plugins=frozenset({HASH_PLUGIN}))) as made,
+    ):
         yield made
 
 

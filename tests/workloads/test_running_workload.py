@@ -14,14 +14,14 @@ from typing import Any
 import psutil
 import pytest
 
-from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
-from rabbitmq_resilience.record.event_log import read_events
-from rabbitmq_resilience.record.history import Outcome, now_us
+from rabbitmq_resilience.history.event_log import read_events
+from rabbitmq_resilience.history.history import Outcome, now_us
+from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
 from rabbitmq_resilience.tools.waiting import wait_until
-from rabbitmq_resilience.workloads.queues import declare, depths
-from rabbitmq_resilience.workloads.run import addresses, start
-from rabbitmq_resilience.workloads.spec import Workload
-from rabbitmq_resilience.workloads.worker import WorkloadError
+from rabbitmq_resilience.workload.queues import declare, depths
+from rabbitmq_resilience.workload.running_workload import addresses, start
+from rabbitmq_resilience.workload.worker import WorkloadError
+from rabbitmq_resilience.workload.workload_model import Workload
 from tests.whole import await_whole
 from tests.workloads.running import await_confirmed, deliveries, drained, messages, publishes, running, worker_events
 
@@ -211,9 +211,9 @@ def test_a_worker_that_fails_is_noticed(cluster: LocalCluster, tmp_path: Path) -
 PARENT = """
 import sys, time
 from pathlib import Path
-from rabbitmq_resilience.workloads.load import Address
-from rabbitmq_resilience.workloads.run import start
-from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience.workload.load import Address
+from rabbitmq_resilience.workload.running_workload import start
+from rabbitmq_resilience.workload.workload_model import Workload
 load = start(Workload(), addresses=[Address("a1", "127.0.0.1", int(sys.argv[1]))], queues=["q1"],
              vhost=sys.argv[2], run=1, seed=1, folder=Path(sys.argv[3]))
 load.await_connected(timeout_s=60)

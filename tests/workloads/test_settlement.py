@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.record.history import PUBLISHES, Outcome, StreamReader
-from rabbitmq_resilience.workloads.counters import Count, Counters
-from rabbitmq_resilience.workloads.load import Address, Load, publishes_path, under_way_path
-from rabbitmq_resilience.workloads.publishes import Publishes
-from rabbitmq_resilience.workloads.run import RunningWorkload
-from rabbitmq_resilience.workloads.settlement import SETTLED, settle
-from rabbitmq_resilience.workloads.under_way import UnderWay
-from rabbitmq_resilience.workloads.worker import LoadNotBegunError
+from rabbitmq_resilience.history.history import PUBLISHES, Outcome, StreamReader
+from rabbitmq_resilience.workload.counters import Count, Counters
+from rabbitmq_resilience.workload.load import Address, Load, publishes_path, under_way_path
+from rabbitmq_resilience.workload.publishes import Publishes
+from rabbitmq_resilience.workload.running_workload import RunningWorkload
+from rabbitmq_resilience.workload.settlement import SETTLED, settle
+from rabbitmq_resilience.workload.under_way import UnderWay
+from rabbitmq_resilience.workload.worker import LoadNotBegunError
 
 
 def load(*, publishers: int = 1, queues: int = 1) -> Load:

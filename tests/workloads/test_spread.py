@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from rabbitmq_resilience.record.history import Outcome
-from rabbitmq_resilience.workloads.message import decode
-from rabbitmq_resilience.workloads.spec import Workload
-from rabbitmq_resilience.workloads.spread import Spread
+from rabbitmq_resilience.history.history import Outcome
+from rabbitmq_resilience.workload.message import decode
+from rabbitmq_resilience.workload.spread import Spread
+from rabbitmq_resilience.workload.workload_model import Workload
 from tests.messages import Messages
 from tests.workloads import hosted
 from tests.workloads.refusals import LINKS
@@ -124,7 +124,7 @@ def test_patience_is_with_the_oldest_on_any_channel(
     rig = Rig(tmp_path, hosted.publisher(stated, tmp_path, notes), notes, Wire(notes))
     rig.connect()
     sent_us = rig.sent_us()
-    monkeypatch.setattr("rabbitmq_resilience.workloads.publisher.now_us", lambda: sent_us + 31_000_000)
+    monkeypatch.setattr("rabbitmq_resilience.workload.publisher.now_us", lambda: sent_us + 31_000_000)
     for channel in (1, 3):
         rig.confirm(1, False, channel=channel)
     rig.publisher.tick()

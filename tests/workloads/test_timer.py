@@ -15,9 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pika.adapters.select_connection import IOLoop
 
-from rabbitmq_resilience.record.history import now_us
-from rabbitmq_resilience.workloads import timer as module
-from rabbitmq_resilience.workloads.timer import Timer
+from rabbitmq_resilience.history.history import now_us
+from rabbitmq_resilience.workload import timer as module
+from rabbitmq_resilience.workload.timer import Timer
 
 pytestmark = pytest.mark.core
 

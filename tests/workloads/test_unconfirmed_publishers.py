@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
-from rabbitmq_resilience.record.history import now_us
-from rabbitmq_resilience.workloads.session import CLOSE_TIMEOUT_S
+from rabbitmq_resilience.history.history import now_us
+from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
+from rabbitmq_resilience.workload.client_session import CLOSE_TIMEOUT_S
 from tests.workloads.running import await_confirmed, drained, running, worker_events
 
 pytestmark = pytest.mark.brokers

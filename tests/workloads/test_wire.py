@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from pika import frame, spec
 from pika.adapters.select_connection import IOLoop
 
-from rabbitmq_resilience.workloads.message import HEADER_BYTES
-from rabbitmq_resilience.workloads.routing import Turn
-from rabbitmq_resilience.workloads.wire import Connection, PublishFrames
+from rabbitmq_resilience.workload.message import HEADER_BYTES
+from rabbitmq_resilience.workload.routing import PublishArguments
+from rabbitmq_resilience.workload.wire import Connection, PublishFrames
 
 Seen = list[tuple[Any, ...]]
 
@@ -124,7 +124,11 @@ def test_published_frames_are_those_that_pika_would_write(payload_bytes: int, fr
     payload = bytes(range(256)) * 2
     payload = payload[:payload_bytes]
     frames = PublishFrames(
-        channel=1, turn=Turn("", "q1", {}), payload=payload, persistent=True, frame_max_bytes=frame_max_bytes
+        channel=1,
+        turn=PublishArguments("", "q1", {}),
+        payload=payload,
+        persistent=True,
+        frame_max_bytes=frame_max_bytes,
     )
     header = b"h" * HEADER_BYTES
     body, piece_bytes = header + payload, frame_max_bytes - 8
@@ -138,7 +142,12 @@ def test_published_frames_are_those_that_pika_would_write(payload_bytes: int, fr
 @pytest.mark.parametrize("copied_to", [None, "copies"])
 def test_a_message_says_where_its_copy_goes(copied_to: str | None) -> None:
     frames = PublishFrames(
-        channel=1, turn=Turn("", "q1", {}), payload=b"", persistent=True, frame_max_bytes=4096, copied_to=copied_to
+        channel=1,
+        turn=PublishArguments("", "q1", {}),
+        payload=b"",
+        persistent=True,
+        frame_max_bytes=4096,
+        copied_to=copied_to,
     )
     marshalled = frames.marshal(bytes(HEADER_BYTES))
     read, _ = frame.decode_frame(marshalled)
@@ -147,7 +156,7 @@ def test_a_message_says_where_its_copy_goes(copied_to: str | None) -> None:
 
 
 def test_a_message_is_published_to_its_exchange_with_its_key_and_headers() -> None:
-    turn = Turn("prices", "eur.1", {"kind": "tick"})
+    turn = PublishArguments("prices", "eur.1", {"kind": "tick"})
     frames = PublishFrames(channel=1, turn=turn, payload=b"", persistent=True, frame_max_bytes=4096, copied_to="copies")
     marshalled = frames.marshal(bytes(HEADER_BYTES))
     read, method = frame.decode_frame(marshalled)

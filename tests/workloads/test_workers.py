@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.record.event_log import examine_events, read_events
-from rabbitmq_resilience.record.events import WorkerEvent
+from rabbitmq_resilience.history.event_log import examine_events, read_events
+from rabbitmq_resilience.history.events import WorkerEvent
 from rabbitmq_resilience.tools.waiting import wait_until
-from rabbitmq_resilience.workloads import worker as module
-from rabbitmq_resilience.workloads.counters import Counters
-from rabbitmq_resilience.workloads.load import Process, Role
-from rabbitmq_resilience.workloads.worker import Worker, WorkloadError
+from rabbitmq_resilience.workload import worker as module
+from rabbitmq_resilience.workload.counters import Counters
+from rabbitmq_resilience.workload.load import Role, WorkerClients
+from rabbitmq_resilience.workload.worker import Worker, WorkloadError
 from tests.messages import Messages
 from tests.workloads.test_settlement import load
 
@@ -36,7 +36,7 @@ def test_a_worker_that_hung_is_told_from_one_that_was_killed_on_purpose(
 ) -> None:
     load().save(tmp_path)
     Counters(tmp_path, workers=2, create=True).close()
-    worker = Worker(Process(role, (0,)), tmp_path, {})
+    worker = Worker(WorkerClients(role, (0,)), tmp_path, {})
     for life in range(3):
         worker.start()
         begun = partial(has_begun, worker, life)
@@ -56,7 +56,7 @@ def test_a_worker_that_hung_is_told_from_one_that_was_killed_on_purpose(
 
 
 def test_nobody_is_killed_who_shares_a_process(tmp_path: Path, message: Messages) -> None:
-    worker = Worker(Process("publisher", (0, 4)), tmp_path, {})
+    worker = Worker(WorkerClients("publisher", (0, 4)), tmp_path, {})
     assert (worker.name, worker.clients) == ("publishers-0", ["publisher-0", "publisher-4"])
     with message.of(WorkloadError):
         worker.kill()

@@ -12,17 +12,17 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.clusters.attached import watchdog
-from rabbitmq_resilience.clusters.attached.attaching import Attachment
-from rabbitmq_resilience.clusters.attached.cluster import AttachedCluster
-from rabbitmq_resilience.clusters.attached.cluster_file import load
-from rabbitmq_resilience.clusters.attached.packet_rules import Treatment
-from rabbitmq_resilience.clusters.changes import MAINTENANCE, Change
-from rabbitmq_resilience.faults.alarm import LIMITS, Resource
+from rabbitmq_resilience.extensions.attached import watchdog
+from rabbitmq_resilience.extensions.attached.attached_cluster import AttachedCluster
+from rabbitmq_resilience.extensions.attached.attaching import Attachment
+from rabbitmq_resilience.extensions.attached.cluster_file import load
+from rabbitmq_resilience.extensions.attached.packet_rules import Treatment
+from rabbitmq_resilience.model import topology_catalogue
+from rabbitmq_resilience.model.broker_changes import MAINTENANCE, BrokerChange
+from rabbitmq_resilience.nemesis.alarm import LIMITS, Resource
 from tests.clusters.attached.machines import DISK, Machines
 
-TOPOLOGY = catalogue.load("three_nodes_three_zones")
+TOPOLOGY = topology_catalogue.load("three_nodes_three_zones")
 #: All to and from the broker of host3.
 LINKS = [link for link in TOPOLOGY.links if "c1" in link]
 LOST = Treatment("drop", 5.0)
@@ -65,19 +65,19 @@ def takes_clients(machines: Machines) -> bool:
     return bool(machines.ask("host2", "ss -Hltn 'sport = :5672'"))
 
 
-def alarm(cluster: AttachedCluster, resource: Resource) -> Change:
+def alarm(cluster: AttachedCluster, resource: Resource) -> BrokerChange:
     limit = LIMITS[resource]
     (row,) = (row for row in cluster.api("b1").nodes() if row["name"] == "rabbit@host2")
     undo = ("rabbitmqctl", limit.command, *limit.restored, str(row[limit.shown]))
     do = ("rabbitmqctl", limit.command, *limit.impossible)
-    return Change("alarm", f"{resource}-alarm", do, undo, alarm=resource)
+    return BrokerChange("alarm", f"{resource}-alarm", do, undo, alarm=resource)
 
 
 #: What ``changed`` has done.
-_DONE: list[tuple[str, Change]] = []
+_DONE: list[tuple[str, BrokerChange]] = []
 
 
-def changed(cluster: AttachedCluster, change: Change) -> None:
+def changed(cluster: AttachedCluster, change: BrokerChange) -> None:
     _DONE.append(("b1", change))
     cluster.change("b1", change)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.clusters.attached.command import describe
-from rabbitmq_resilience.invariants.worlds import TICKS_MAX
+from rabbitmq_resilience.extensions.attached.cluster_command import describe
+from rabbitmq_resilience.model.durations import TICKS_MAX
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 from tests.clusters.attached.machines import NET_TICKTIME_S, Machines, running_machines
 from tests.statistics_ended import HAVE_ENDED

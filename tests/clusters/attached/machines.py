@@ -14,10 +14,10 @@ import asyncssh
 import pytest
 from docker.errors import ImageNotFound
 
-from rabbitmq_resilience.clusters.access import Access
-from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable, ManagementApi
-from rabbitmq_resilience.clusters.containers.engine import connected
-from rabbitmq_resilience.clusters.containers.execution import execute
+from rabbitmq_resilience.model.access import Access
+from rabbitmq_resilience.sut.broker.management import ApiError, ApiUnreachable, ManagementApi
+from rabbitmq_resilience.sut.containers.engine_client import connected
+from rabbitmq_resilience.sut.containers.execution import execute
 from rabbitmq_resilience.tools.image_names import MACHINE
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.clusters.attached.certificates import Authority

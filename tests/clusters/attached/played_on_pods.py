@@ -9,18 +9,18 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from rabbitmq_resilience.clusters.attached.attaching import Attachment
-from rabbitmq_resilience.clusters.attached.cluster_file import load
-from rabbitmq_resilience.clusters.attached.command import describe
-from rabbitmq_resilience.clusters.attached.journal import Journal, journal_file
-from rabbitmq_resilience.clusters.pool import ClusterPool
-from rabbitmq_resilience.play.judging import Result
-from rabbitmq_resilience.play.run import Testbed, run_scenario
-from rabbitmq_resilience.record.events import FaultEvent
-from rabbitmq_resilience.scenarios.model import Invariants, Phases, Scenario
-from rabbitmq_resilience.scenarios.on_clusters import fitted
+from rabbitmq_resilience.extensions.attached.attaching import Attachment
+from rabbitmq_resilience.extensions.attached.cluster_command import describe
+from rabbitmq_resilience.extensions.attached.cluster_file import load
+from rabbitmq_resilience.extensions.attached.journal import Journal, journal_file
+from rabbitmq_resilience.extensions.attached.on_clusters import fitted
+from rabbitmq_resilience.history.events import FaultEvent
+from rabbitmq_resilience.runner.judging import Result
+from rabbitmq_resilience.runner.run import RunContext, run_scenario
+from rabbitmq_resilience.scenario.model import Invariants, Phases, Scenario
+from rabbitmq_resilience.sut.pool import ClusterPool
 from rabbitmq_resilience.tools.waiting import wait_until
-from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience.workload.workload_model import Workload
 
 PROVEN = ["injecting", "injected", "proven", "healing", "healed", "heal_proven"]
 
@@ -45,7 +45,7 @@ def played(file: Path, folder: Path, schedule: list[dict[str, Any]]) -> Result:
         file,
     )
     with closing(Attachment(load(file))) as attachment, ClusterPool(attachment.form, keeps=False) as pool:
-        result = run_scenario(scenario, Testbed(pool, folder, io.StringIO(), driver="attached"))
+        result = run_scenario(scenario, RunContext(pool, folder, io.StringIO(), driver="attached"))
         pool.close()
         assert attachment.others_changed() == []
     assert Journal(journal_file(load(file).stated.cluster)).unhealed() == []

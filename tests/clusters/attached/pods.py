@@ -55,7 +55,7 @@ class BrokersInPods:
         """A connection that may do everything."""
         from kubernetes import client, config  # noqa: PLC0415 - optional
 
-        from rabbitmq_resilience.clusters.attached.kubernetes.pods import connected  # noqa: PLC0415 - optional
+        from rabbitmq_resilience.extensions.attached.kubernetes.pods import connected  # noqa: PLC0415 - optional
 
         configuration = client.Configuration()
         load: Any = config.load_kube_config
@@ -117,7 +117,7 @@ def brokers_in_pods(folder: Path) -> Iterator[BrokersInPods]:
     found = kubeconfig()
     from kubernetes import client, config, utils  # noqa: PLC0415 - optional
 
-    from rabbitmq_resilience.clusters.attached.kubernetes.pods import connected  # noqa: PLC0415 - optional
+    from rabbitmq_resilience.extensions.attached.kubernetes.pods import connected  # noqa: PLC0415 - optional
 
     load: Any = config.load_kube_config
     create: Any = utils.create_from_dict

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
+from rabbitmq_resilience.model import topology_catalogue
+from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
 
-TOPOLOGY = catalogue.load("three_nodes_three_zones")
+TOPOLOGY = topology_catalogue.load("three_nodes_three_zones")
 
 
 def written(cluster: LocalCluster, folder: Path, *, name: str = "", besides: str = "") -> Path:

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.clusters.attached.attaching import Attachment, look_at
-from rabbitmq_resilience.clusters.attached.cluster_file import load
-from rabbitmq_resilience.clusters.attached.whole import WrongClusterError
-from rabbitmq_resilience.clusters.pool import ClusterPool
-from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
-from rabbitmq_resilience.play.run import Testbed, run_scenario
-from rabbitmq_resilience.scenarios import fault_file
-from rabbitmq_resilience.scenarios.on_clusters import fitted
+from rabbitmq_resilience.extensions.attached.attaching import Attachment, look_at
+from rabbitmq_resilience.extensions.attached.cluster_file import load
+from rabbitmq_resilience.extensions.attached.on_clusters import fitted
+from rabbitmq_resilience.model import topology_catalogue
+from rabbitmq_resilience.model.errors import WrongClusterError
+from rabbitmq_resilience.runner.run import RunContext, run_scenario
+from rabbitmq_resilience.scenario import fault_file
+from rabbitmq_resilience.sut.pool import ClusterPool
+from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
 from tests.clusters.attached.processes import TOPOLOGY, written
 
 pytestmark = pytest.mark.core
@@ -51,7 +51,7 @@ def played(file: Path, folder: Path) -> str:
     scenario = fitted(fault_file.parse(SCENARIO, driver="attached"), file)
     with closing(Attachment(load(file))) as attachment:
         with ClusterPool(attachment.form, keeps=False) as pool:
-            result = run_scenario(scenario, Testbed(pool, folder / "runs", io.StringIO(), driver="attached"))
+            result = run_scenario(scenario, RunContext(pool, folder / "runs", io.StringIO(), driver="attached"))
         assert attachment.others_changed() == []
     assert result.document["driver"] == "attached"
     assert [path for path in folder.rglob("runs/**/*") if path.is_file() and b"of mine" in path.read_bytes()] == []
@@ -85,7 +85,7 @@ def test_a_virtual_host_that_was_given_stays_and_is_left_empty(cluster: LocalClu
 def played_in_given(file: Path, folder: Path) -> str:
     scenario = fitted(fault_file.parse(SCENARIO, driver="attached"), file)
     with closing(Attachment(load(file))) as attachment, ClusterPool(attachment.form, keeps=False) as pool:
-        return str(run_scenario(scenario, Testbed(pool, folder / "runs", io.StringIO(), driver="attached")).verdict)
+        return str(run_scenario(scenario, RunContext(pool, folder / "runs", io.StringIO(), driver="attached")).verdict)
 
 
 @pytest.mark.attached
@@ -104,7 +104,7 @@ def test_another_cluster_that_answers_is_left_alone(cluster: LocalCluster, tmp_p
 def test_clients_must_come_to_the_cluster_whose_management_api_answers(cluster: LocalCluster, tmp_path: Path) -> None:
     """Nobody logs in to the other one."""
     port = cluster.amqp_endpoint("b1").port
-    with LocalCluster.form(catalogue.load("one_node")) as other:
+    with LocalCluster.form(topology_catalogue.load("one_node")) as other:
         elsewhere = other.amqp_endpoint("a1").port
         file = written(cluster, tmp_path)
         file.write_text(file.read_text().replace(f"amqp://127.0.0.1:{port}", f"amqp://127.0.0.1:{elsewhere}"))

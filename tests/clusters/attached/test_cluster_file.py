@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.clusters.attached import permits
-from rabbitmq_resilience.clusters.attached.cluster_file import ClusterFileError, KnownCluster, load
-from rabbitmq_resilience.clusters.attached.journal import Journal
-from rabbitmq_resilience.clusters.attached.permits import OFFERED_BY, Hands, refusal
-from rabbitmq_resilience.clusters.attached.shape import ShapeError, fitted, matched
-from rabbitmq_resilience.clusters.attached.spec import ACTS
-from rabbitmq_resilience.clusters.errors import ClusterError
-from rabbitmq_resilience.faults.catalogue import FAULTS
-from rabbitmq_resilience.faults.kill import Kill
-from rabbitmq_resilience.scenarios import fault_file
-from rabbitmq_resilience.scenarios.fault_file import FaultFileError
-from rabbitmq_resilience.scenarios.on_clusters import NotPlayableError, check, refusals
-from rabbitmq_resilience.scenarios.on_clusters import fitted as fitted_scenario
+from rabbitmq_resilience.extensions.attached import permits
+from rabbitmq_resilience.extensions.attached.cluster_file import ClusterFileError, KnownCluster, load
+from rabbitmq_resilience.extensions.attached.journal import Journal
+from rabbitmq_resilience.extensions.attached.on_clusters import check, refusals
+from rabbitmq_resilience.extensions.attached.on_clusters import fitted as fitted_scenario
+from rabbitmq_resilience.extensions.attached.permits import OFFERED_BY, BlastRadius, refusal
+from rabbitmq_resilience.extensions.attached.shape import ShapeError, fitted, matched
+from rabbitmq_resilience.model import topology_catalogue
+from rabbitmq_resilience.model.acts import ACTS
+from rabbitmq_resilience.model.errors import ClusterError, NotPlayableError
+from rabbitmq_resilience.nemesis.fault_catalogue import FAULTS
+from rabbitmq_resilience.nemesis.kill import Kill
+from rabbitmq_resilience.scenario import fault_file
+from rabbitmq_resilience.scenario.fault_file import FaultFileError
 from tests.messages import Messages
 
 SAID = """\
@@ -179,7 +179,7 @@ def test_where_a_broker_logs_may_have_its_name_and_host_in_it(folder: Path) -> N
 
 
 def test_zones_go_to_those_of_their_name_and_otherwise_in_order(folder: Path) -> None:
-    named = matched(catalogue.load("three_nodes_three_zones"), known(folder).stated)
+    named = matched(topology_catalogue.load("three_nodes_three_zones"), known(folder).stated)
     assert {node: one.name for node, one in named.items()} == {
         "a1": "rabbit@h1",
         "b1": "rabbit@h3",
@@ -189,7 +189,7 @@ def test_zones_go_to_those_of_their_name_and_otherwise_in_order(folder: Path) ->
 
 def test_a_zone_of_the_same_name_and_another_size_is_no_hindrance(folder: Path) -> None:
     text = SAID.replace("zone: east", "zone: c")
-    topology = catalogue.load("three_nodes_three_zones").model_copy(update={"zones": {"c": 1, "a": 2}})
+    topology = topology_catalogue.load("three_nodes_three_zones").model_copy(update={"zones": {"c": 1, "a": 2}})
     named = matched(topology, known(folder, text).stated)
     assert {node: one.name for node, one in named.items()} == {
         "c1": "rabbit@h3",
@@ -210,11 +210,11 @@ def test_a_zone_of_the_same_name_and_another_size_is_no_hindrance(folder: Path) 
 )
 def test_another_shape_is_told(folder: Path, name: str, changes: dict[str, object], message: Messages) -> None:
     with message.of(ShapeError):
-        fitted(catalogue.load(name).model_copy(update=changes), known(folder).stated)
+        fitted(topology_catalogue.load(name).model_copy(update=changes), known(folder).stated)
 
 
 def test_a_topology_that_fits_has_the_clusters_ticktime(folder: Path) -> None:
-    assert fitted(catalogue.load("three_nodes_three_zones"), known(folder).stated).net_ticktime_s == 30
+    assert fitted(topology_catalogue.load("three_nodes_three_zones"), known(folder).stated).net_ticktime_s == 30
 
 
 @pytest.mark.parametrize(
@@ -245,7 +245,7 @@ def test_without_a_way_in_nothing_is_done_to_brokers(folder: Path, message: Mess
 
 
 def test_what_is_in_hand_counts_and_is_in_the_journal_before(folder: Path, message: Messages) -> None:
-    hands = Hands(known(folder, SAID + SSH).stated, Journal(folder / "state" / "journal.jsonl"))
+    hands = BlastRadius(known(folder, SAID + SSH).stated, Journal(folder / "state" / "journal.jsonl"))
     hands.take("kill", ["rabbit@h1"], for_s=5)
     assert [(row["act"], row["node"]) for row in hands.journal.unhealed()] == [("kill", "rabbit@h1")]
     with message.of(ClusterError):
@@ -259,7 +259,7 @@ def test_what_is_in_hand_counts_and_is_in_the_journal_before(folder: Path, messa
 def test_alarms_are_ours_by_node_and_resource_and_a_little_longer(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hands = Hands(known(folder).stated, Journal(folder / "journal.jsonl"))
+    hands = BlastRadius(known(folder).stated, Journal(folder / "journal.jsonl"))
     hands.alarming("rabbit@h1", "memory")
     hands.alarming("rabbit@h1", "disk")
     hands.calmed("rabbit@h1", "disk")
@@ -272,7 +272,7 @@ def test_alarms_are_ours_by_node_and_resource_and_a_little_longer(
 
 def test_a_journal_that_cannot_be_written_lets_nothing_be_done(folder: Path, message: Messages) -> None:
     (folder / "state").write_text("a file")
-    hands = Hands(known(folder, SAID + SSH).stated, Journal(folder / "state" / "journal.jsonl"))
+    hands = BlastRadius(known(folder, SAID + SSH).stated, Journal(folder / "state" / "journal.jsonl"))
     with message.of(ClusterError):
         hands.take("kill", ["rabbit@h1"], for_s=5)
     assert hands.held(["kill"]) == []
@@ -327,7 +327,7 @@ def test_a_loss_of_all_packets_is_no_loss_of_some(
 
 def test_every_act_of_a_fault_is_known() -> None:
     assert set(OFFERED_BY) <= set(ACTS)
-    topology = catalogue.load("three_nodes_three_zones")
+    topology = topology_catalogue.load("three_nodes_three_zones")
     for name, fault in FAULTS.items():
         if fault.acts_on in ("links", "processes", "orchestrator") and fault.example:
             step = fault_file.parse(

@@ -8,21 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.clusters.attached import commanded, watchdog
-from rabbitmq_resilience.clusters.attached.command import heal
-from rabbitmq_resilience.clusters.attached.commanded import (
+from rabbitmq_resilience.extensions.attached import commanded, watchdog
+from rabbitmq_resilience.extensions.attached.cluster_command import heal
+from rabbitmq_resilience.extensions.attached.cluster_model import AttachedNode
+from rabbitmq_resilience.extensions.attached.commanded import (
     CommandedBroker,
     CommandedLinks,
     OurMachine,
     Surroundings,
     key_of,
 )
-from rabbitmq_resilience.clusters.attached.journal import Journal, journal_file
-from rabbitmq_resilience.clusters.attached.machine import MachineError
-from rabbitmq_resilience.clusters.attached.offers import CommandedAct, Commands
-from rabbitmq_resilience.clusters.attached.packet_rules import DROP
-from rabbitmq_resilience.clusters.attached.spec import AttachedNode
-from rabbitmq_resilience.clusters.spec import Link
+from rabbitmq_resilience.extensions.attached.journal import Journal, journal_file
+from rabbitmq_resilience.extensions.attached.machine import MachineError
+from rabbitmq_resilience.extensions.attached.offers import CommandedAct, Commands
+from rabbitmq_resilience.extensions.attached.packet_rules import DROP
+from rabbitmq_resilience.model.links import Link
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.messages import Messages
 

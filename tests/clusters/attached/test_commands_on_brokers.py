@@ -15,20 +15,20 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.clusters.attached.attaching import Attachment
-from rabbitmq_resilience.clusters.attached.cluster_file import load
-from rabbitmq_resilience.clusters.attached.command import describe, heal
-from rabbitmq_resilience.clusters.attached.journal import Journal, journal_file
-from rabbitmq_resilience.clusters.attached.machine import MachineError
-from rabbitmq_resilience.clusters.errors import ClusterError
-from rabbitmq_resilience.clusters.pool import ClusterPool
-from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
-from rabbitmq_resilience.play.run import Testbed, run_scenario
-from rabbitmq_resilience.record.events import FaultEvent
-from rabbitmq_resilience.scenarios import fault_file
-from rabbitmq_resilience.scenarios.fault_file import FaultFileError
-from rabbitmq_resilience.scenarios.model import Scenario
-from rabbitmq_resilience.scenarios.on_clusters import check, fitted
+from rabbitmq_resilience.extensions.attached.attaching import Attachment
+from rabbitmq_resilience.extensions.attached.cluster_command import describe, heal
+from rabbitmq_resilience.extensions.attached.cluster_file import load
+from rabbitmq_resilience.extensions.attached.journal import Journal, journal_file
+from rabbitmq_resilience.extensions.attached.machine import MachineError
+from rabbitmq_resilience.extensions.attached.on_clusters import check, fitted
+from rabbitmq_resilience.history.events import FaultEvent
+from rabbitmq_resilience.model.errors import ClusterError
+from rabbitmq_resilience.runner.run import RunContext, run_scenario
+from rabbitmq_resilience.scenario import fault_file
+from rabbitmq_resilience.scenario.fault_file import FaultFileError
+from rabbitmq_resilience.scenario.model import Scenario
+from rabbitmq_resilience.sut.pool import ClusterPool
+from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
 from rabbitmq_resilience.tools.locations import IMPORTED_FROM
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.clusters.attached.processes import TOPOLOGY, written
@@ -75,10 +75,10 @@ offers:
 _LEAVES_IT_SUSPENDED = """
 import sys, time
 from pathlib import Path
-from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.clusters.attached import watchdog
-from rabbitmq_resilience.clusters.attached.attaching import Attachment
-from rabbitmq_resilience.clusters.attached.cluster_file import load
+from rabbitmq_resilience.sut import catalogue
+from rabbitmq_resilience.extensions.attached import watchdog
+from rabbitmq_resilience.extensions.attached.attaching import Attachment
+from rabbitmq_resilience.extensions.attached.cluster_file import load
 watchdog.MARGIN_S = 0.0
 attachment = Attachment(load(Path(sys.argv[1])))
 attachment.form(catalogue.load("three_nodes_three_zones"), ()).lasting(3).pause("b1")
@@ -160,7 +160,7 @@ def test_brokers_are_killed_suspended_and_cut_off(
 
 def assert_proven(scenario: Scenario, cluster: LocalCluster, file: Path, known: Path) -> None:
     with closing(Attachment(load(file))) as attachment, ClusterPool(attachment.form, keeps=False) as pool:
-        result = run_scenario(scenario, Testbed(pool, known / "runs", io.StringIO(), driver="attached"))
+        result = run_scenario(scenario, RunContext(pool, known / "runs", io.StringIO(), driver="attached"))
         assert attachment.others_changed() == []
     states = defaultdict(list)
     for event in result.run.events():

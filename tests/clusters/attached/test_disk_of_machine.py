@@ -15,11 +15,11 @@ from typing import cast
 import psutil
 import pytest
 
-from rabbitmq_resilience.clusters.attached import watchdog
-from rabbitmq_resilience.clusters.attached.broker import RemoteBroker
-from rabbitmq_resilience.clusters.attached.commanded import OurMachine
-from rabbitmq_resilience.clusters.attached.disk import RemoteDisk
-from rabbitmq_resilience.clusters.attached.machine import MachineError
+from rabbitmq_resilience.extensions.attached import watchdog
+from rabbitmq_resilience.extensions.attached.commanded import OurMachine
+from rabbitmq_resilience.extensions.attached.disk_filling import RemoteDisk
+from rabbitmq_resilience.extensions.attached.foreign_broker import RemoteBroker
+from rabbitmq_resilience.extensions.attached.machine import MachineError
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.messages import Messages
 

@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 import yaml
 
-from rabbitmq_resilience.clusters.attached import watchdog
-from rabbitmq_resilience.clusters.attached.commanded import OurMachine
-from rabbitmq_resilience.clusters.attached.machine import MachineError
-from rabbitmq_resilience.clusters.attached.offers import Kubernetes
+from rabbitmq_resilience.extensions.attached import watchdog
+from rabbitmq_resilience.extensions.attached.commanded import OurMachine
+from rabbitmq_resilience.extensions.attached.machine import MachineError
+from rabbitmq_resilience.extensions.attached.offers import Kubernetes
 
 pytest.importorskip("kubernetes")
 
-from rabbitmq_resilience.clusters.attached.kubernetes import draining as draining_program
-from rabbitmq_resilience.clusters.attached.kubernetes import evictions
-from rabbitmq_resilience.clusters.attached.kubernetes.draining import MARK, Draining, uncordoned
-from rabbitmq_resilience.clusters.attached.kubernetes.pods import ZONE, Pods
+from rabbitmq_resilience.extensions.attached.kubernetes import draining as draining_program
+from rabbitmq_resilience.extensions.attached.kubernetes import evictions
+from rabbitmq_resilience.extensions.attached.kubernetes.draining import MARK, PodDraining, uncordoned
+from rabbitmq_resilience.extensions.attached.kubernetes.pods import ZONE, Pods
 from tests.clusters.attached.api_server import ApiServer, api_server
 from tests.messages import Messages
 
@@ -53,7 +53,7 @@ def pod(server: ApiServer, name: str, node: str, *, by: str | None = "StatefulSe
 
 
 @pytest.fixture
-def draining(server: ApiServer, tmp_path: Path) -> Draining:
+def draining(server: ApiServer, tmp_path: Path) -> PodDraining:
     config = {"clusters": [{"name": "c", "cluster": {"server": server.configuration.host}}], "current-context": "x"}
     config |= {
         "users": [{"name": "u", "user": {}}],
@@ -63,7 +63,7 @@ def draining(server: ApiServer, tmp_path: Path) -> Draining:
     offer = Kubernetes(namespace="shop", kubeconfig=tmp_path / "kube.yaml", drain_node="brokers")
     of = {f"rabbit@{n}": f"rabbit-{n}" for n in range(1, 4)}
     keeper = OurMachine.of_user(tmp_path / "state")
-    return Draining(Pods(server.configuration, "shop", "rabbitmq"), of, offer, tmp_path, keeper)
+    return PodDraining(Pods(server.configuration, "shop", "rabbitmq"), of, offer, tmp_path, keeper)
 
 
 @pytest.fixture
@@ -93,12 +93,12 @@ def cordoned(server: ApiServer) -> list[str]:
     )
 
 
-def drain(draining: Draining, *brokers: str, whole_zones: bool = False) -> None:
+def drain(draining: PodDraining, *brokers: str, whole_zones: bool = False) -> None:
     draining.drain(brokers, whole_zones=whole_zones, for_s=FOR_S)
 
 
 def test_a_node_is_cordoned_then_its_broker_evicted_and_uncordoned_by_what_watches_here(
-    server: ApiServer, draining: Draining, armed: dict[str, str], message: Messages
+    server: ApiServer, draining: PodDraining, armed: dict[str, str], message: Messages
 ) -> None:
     pod(server, "somebodys", "node2")
     drain(draining, "rabbit@2")
@@ -122,7 +122,7 @@ def test_a_node_is_cordoned_then_its_broker_evicted_and_uncordoned_by_what_watch
     draining.uncordon(["rabbit@2"])
 
 
-def test_all_nodes_of_a_zone(server: ApiServer, draining: Draining, armed: dict[str, str]) -> None:
+def test_all_nodes_of_a_zone(server: ApiServer, draining: PodDraining, armed: dict[str, str]) -> None:
     drain(draining, "rabbit@3", whole_zones=True)
     assert cordoned(server) == ["node3", "node3-spare"]
     assert list(armed) == ["node3-cordoned", "node3-spare-cordoned"]
@@ -131,7 +131,7 @@ def test_all_nodes_of_a_zone(server: ApiServer, draining: Draining, armed: dict[
 
 
 def test_an_eviction_that_a_budget_refuses_is_told(
-    server: ApiServer, draining: Draining, armed: dict[str, str], monkeypatch: pytest.MonkeyPatch, message: Messages
+    server: ApiServer, draining: PodDraining, armed: dict[str, str], monkeypatch: pytest.MonkeyPatch, message: Messages
 ) -> None:
     monkeypatch.setattr(evictions, "LET_GO_WITHIN_S", 0.1)
     server.evicting = lambda _: (429, "Cannot evict pod as it would violate the pod's disruption budget.")
@@ -143,7 +143,7 @@ def test_an_eviction_that_a_budget_refuses_is_told(
 
 
 def test_what_would_take_others_is_refused_before_anything_is_done(
-    server: ApiServer, draining: Draining, message: Messages
+    server: ApiServer, draining: PodDraining, message: Messages
 ) -> None:
     pod(server, "rabbit-3", "node2")
     with message.of(MachineError):
@@ -155,7 +155,7 @@ def test_what_would_take_others_is_refused_before_anything_is_done(
 
 
 @pytest.mark.usefixtures("armed")
-def test_all_pods_go_but_those_that_their_node_keeps(server: ApiServer, draining: Draining) -> None:
+def test_all_pods_go_but_those_that_their_node_keeps(server: ApiServer, draining: PodDraining) -> None:
     draining.offer = draining.offer.model_copy(update={"drain_node": "all"})
     pod(server, "agent", "node2", by="DaemonSet")
     pod(server, "shop-1", "node2", by="ReplicaSet")
@@ -169,7 +169,7 @@ def test_all_pods_go_but_those_that_their_node_keeps(server: ApiServer, draining
     [(None, {}), ("ReplicaSet", {"volumes": [{"name": "v", "emptyDir": {}}]})],
 )
 def test_all_pods_do_not_go_where_one_would_lose_something(
-    server: ApiServer, draining: Draining, by: str | None, spec: dict[str, Any], message: Messages
+    server: ApiServer, draining: PodDraining, by: str | None, spec: dict[str, Any], message: Messages
 ) -> None:
     draining.offer = draining.offer.model_copy(update={"drain_node": "all"})
     pod(server, "shop-1", "node2", by=by, **spec)
@@ -178,14 +178,14 @@ def test_all_pods_do_not_go_where_one_would_lose_something(
     assert server.asked == []
 
 
-def test_only_what_we_have_cordoned_is_uncordoned(server: ApiServer, draining: Draining) -> None:
+def test_only_what_we_have_cordoned_is_uncordoned(server: ApiServer, draining: PodDraining) -> None:
     server.objects[f"{NODES}/node1"]["spec"]["unschedulable"] = True
     uncordoned(draining.offer, draining.folder, "node1")
     uncordoned(draining.offer, draining.folder, "gone")
     assert cordoned(server) == ["node1"]
 
 
-def test_where_brokers_run_afterwards_is_told(server: ApiServer, draining: Draining, message: Messages) -> None:
+def test_where_brokers_run_afterwards_is_told(server: ApiServer, draining: PodDraining, message: Messages) -> None:
     stated = {f"rabbit@{n}": f"zone-{n}" for n in range(1, 4)}
     assert list(draining.misplaced(stated)) == []
     pod(server, "rabbit-1", "node2")

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.clusters.attached import guard as guarding
-from rabbitmq_resilience.clusters.attached.guard import AbortedError, Guard
-from rabbitmq_resilience.clusters.attached.spec import AbortWhen, Metric
-from rabbitmq_resilience.clusters.broker.management import Alarm, ApiError, ApiUnreachable
+from rabbitmq_resilience.extensions.attached import guard as guarding
+from rabbitmq_resilience.extensions.attached.cluster_model import AbortWhen, BoundedMetric
+from rabbitmq_resilience.extensions.attached.guard import AbortedError, Guard
+from rabbitmq_resilience.sut.broker.management import Alarm, ApiError, ApiUnreachable
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.messages import Messages
 
@@ -106,7 +106,7 @@ def measured(monkeypatch: pytest.MonkeyPatch, values: list[str]) -> None:
 
 def beyond(bounds: dict[str, float]) -> str:
     """Why a guard does not let a run begin, empty if it does."""
-    metric = Metric(prometheus="http://prometheus:9090", query="up", **bounds)
+    metric = BoundedMetric(prometheus="http://prometheus:9090", query="up", **bounds)
     try:
         Guard(AbortWhen(metrics=(metric,)), []).close()
     except AbortedError as error:

@@ -13,19 +13,19 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.clusters.attached import guard as guarding
-from rabbitmq_resilience.clusters.attached.attaching import Attachment
-from rabbitmq_resilience.clusters.attached.cluster_file import load
-from rabbitmq_resilience.clusters.attached.guard import AbortedError, Guard
-from rabbitmq_resilience.clusters.attached.spec import AbortWhen
-from rabbitmq_resilience.clusters.pool import ClusterPool
-from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
-from rabbitmq_resilience.clusters.protocol import Wanted
-from rabbitmq_resilience.play.run import Testbed, run_scenario
-from rabbitmq_resilience.record.events import DrainEvent, FaultEvent
-from rabbitmq_resilience.record.run_directory import RunDirectory
-from rabbitmq_resilience.scenarios import fault_file
-from rabbitmq_resilience.scenarios.on_clusters import fitted
+from rabbitmq_resilience.extensions.attached import guard as guarding
+from rabbitmq_resilience.extensions.attached.attaching import Attachment
+from rabbitmq_resilience.extensions.attached.cluster_file import load
+from rabbitmq_resilience.extensions.attached.cluster_model import AbortWhen
+from rabbitmq_resilience.extensions.attached.guard import AbortedError, Guard
+from rabbitmq_resilience.extensions.attached.on_clusters import fitted
+from rabbitmq_resilience.history.events import DrainEvent, FaultEvent
+from rabbitmq_resilience.history.run_directory import RunDirectory
+from rabbitmq_resilience.runner.run import RunContext, run_scenario
+from rabbitmq_resilience.scenario import fault_file
+from rabbitmq_resilience.sut.pool import ClusterPool
+from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
+from rabbitmq_resilience.sut.protocol import PrometheusRequest
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.clusters.attached.processes import TOPOLOGY, written
 from tests.statistics_ended import END
@@ -62,7 +62,7 @@ def test_a_check_that_fails_ends_the_run_and_heals_and_lets_none_begin(cluster: 
     file = written(cluster, tmp_path, besides=f"abort_when: {{check: 'echo no more >&2; test ! -e {stop}'}}\n")
     scenario = fitted(fault_file.parse(SCENARIO, driver="attached"), file)
     with closing(Attachment(load(file))) as attachment, ClusterPool(attachment.form, keeps=False) as pool:
-        testbed = Testbed(pool, tmp_path / "runs", io.StringIO(), driver="attached")
+        testbed = RunContext(pool, tmp_path / "runs", io.StringIO(), driver="attached")
         wanted = threading.Thread(target=stop_once, args=(tmp_path / "runs", stop, "proven"))
         wanted.start()
         begun_s = time.monotonic()
@@ -106,7 +106,7 @@ def test_a_run_ends_while_its_queues_are_waited_for(cluster: LocalCluster, tmp_p
     file = written(cluster, tmp_path, besides=f"abort_when: {{check: 'test ! -e {stop}'}}\n")
     scenario = fitted(fault_file.parse(UNDRAINED, driver="attached"), file)
     with closing(Attachment(load(file))) as attachment, ClusterPool(attachment.form, keeps=False) as pool:
-        testbed = Testbed(pool, tmp_path / "runs", io.StringIO(), driver="attached")
+        testbed = RunContext(pool, tmp_path / "runs", io.StringIO(), driver="attached")
         wanted = threading.Thread(target=stop_once, args=(tmp_path / "runs", stop, '"drain"'))
         wanted.start()
         with pytest.raises(AbortedError, match="status 1"):
@@ -186,7 +186,9 @@ def ended(watching: Guard) -> bool:
 
 
 def test_a_query_beyond_its_bound_ends_it(cluster: LocalCluster, tmp_path: Path) -> None:
-    with closing(cluster.scraped("/", wanted=Wanted(["rabbitmq_identity_info"]), data=tmp_path / "data")) as prometheus:
+    with closing(
+        cluster.scraped("/", wanted=PrometheusRequest(["rabbitmq_identity_info"]), data=tmp_path / "data")
+    ) as prometheus:
         prometheus.await_scraping(nodes=3)
         query = {"prometheus": prometheus.url, "query": "vector(3)"}
         with guard(cluster, metrics=[query | {"above": 3.0, "below": 3.0}]) as watching:
@@ -206,7 +208,9 @@ def test_a_query_of_which_nothing_is_measured_ends_it(
 ) -> None:
     """A histogram to which nothing is added has no quantile: Prometheus tells NaN."""
     monkeypatch.setattr(guarding, "BLIND_S_MAX", 1.5)
-    with closing(cluster.scraped("/", wanted=Wanted(["rabbitmq_identity_info"]), data=tmp_path / "data")) as prometheus:
+    with closing(
+        cluster.scraped("/", wanted=PrometheusRequest(["rabbitmq_identity_info"]), data=tmp_path / "data")
+    ) as prometheus:
         prometheus.await_scraping(nodes=3)
         metric = {"prometheus": prometheus.url, "query": "0 * vector(1) / 0", "above": 2.5}
         with guard(cluster, metrics=[metric]) as watching:

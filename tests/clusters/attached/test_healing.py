@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.clusters.attached import commanded, healing
-from rabbitmq_resilience.clusters.attached.cluster_file import load
-from rabbitmq_resilience.clusters.attached.command import heal
-from rabbitmq_resilience.clusters.attached.healing import not_healed
-from rabbitmq_resilience.clusters.attached.journal import Journal, cluster_state, journal_file
-from rabbitmq_resilience.clusters.attached.watchdog import arm
-from rabbitmq_resilience.clusters.attached.ways import Ways
+from rabbitmq_resilience.extensions.attached import commanded, healing
+from rabbitmq_resilience.extensions.attached.cluster_command import heal
+from rabbitmq_resilience.extensions.attached.cluster_file import load
+from rabbitmq_resilience.extensions.attached.healing import not_healed
+from rabbitmq_resilience.extensions.attached.journal import Journal, cluster_state, journal_file
+from rabbitmq_resilience.extensions.attached.watchdog import arm
+from rabbitmq_resilience.extensions.attached.ways import Ways
 from tests.messages import Messages
 
 #: Nobody listens at these addresses.

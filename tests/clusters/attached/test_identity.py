@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.clusters.attached import identity
-from rabbitmq_resilience.clusters.attached.broker import Process
-from rabbitmq_resilience.clusters.attached.identity import strangers
+from rabbitmq_resilience.extensions.attached import identity
+from rabbitmq_resilience.extensions.attached.foreign_broker import MachineProcess
+from rabbitmq_resilience.extensions.attached.identity import strangers
 from tests.clock import waits_by_clock
 from tests.messages import Messages
 
@@ -21,7 +21,7 @@ class There:
     description = "pod shop/rabbit-0"
 
     def __init__(
-        self, *, pid: str = "21", uptime_ms: int = 899_000, process: object = Process(21, 10_000, "S")
+        self, *, pid: str = "21", uptime_ms: int = 899_000, process: object = MachineProcess(21, 10_000, "S")
     ) -> None:
         self.row = {"name": NODE, "os_pid": pid, "uptime": uptime_ms}
         self.its = process

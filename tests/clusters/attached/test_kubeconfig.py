@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rabbitmq_resilience.clusters.attached.offers import Kubernetes
+from rabbitmq_resilience.extensions.attached.offers import Kubernetes
 
 pytest.importorskip("kubernetes")
 
-from rabbitmq_resilience.clusters.attached.kubernetes.pods import configured, resolved
+from rabbitmq_resilience.extensions.attached.kubernetes.pods import configured, resolved
 
 ELSEWHERE = Path("/elsewhere")
 

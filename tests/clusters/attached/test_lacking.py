@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.clusters.attached.changing import ChangedBroker
-from rabbitmq_resilience.clusters.attached.lacking import lacking
-from rabbitmq_resilience.clusters.attached.ways import Ways
+from rabbitmq_resilience.extensions.attached.changing import ChangedBroker
+from rabbitmq_resilience.extensions.attached.missing_tools import lacking
+from rabbitmq_resilience.extensions.attached.ways import Ways
 from tests.messages import Messages
 
 STATED: Any = SimpleNamespace(offers=SimpleNamespace(ssh=object()))

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.clusters.attached.cluster_file import load
-from rabbitmq_resilience.clusters.attached.delays import Delay
-from rabbitmq_resilience.clusters.attached.journal import Journal
-from rabbitmq_resilience.clusters.attached.links import AttachedLinks, BrokerLinks, Ends
-from rabbitmq_resilience.clusters.attached.machine import ForcedError, MachineError
-from rabbitmq_resilience.clusters.attached.packet_rules import DROP, Rule, Treatment
-from rabbitmq_resilience.clusters.attached.permits import Hands
-from rabbitmq_resilience.clusters.errors import ClusterError
-from rabbitmq_resilience.clusters.spec import Link
+from rabbitmq_resilience.extensions.attached.cluster_file import load
+from rabbitmq_resilience.extensions.attached.delays import KernelDelay
+from rabbitmq_resilience.extensions.attached.journal import Journal
+from rabbitmq_resilience.extensions.attached.machine import ForcedError, MachineError
+from rabbitmq_resilience.extensions.attached.machine_links import AttachedLinks, BrokerLinks, LinkMachines
+from rabbitmq_resilience.extensions.attached.packet_rules import DROP, PacketRule, Treatment
+from rabbitmq_resilience.extensions.attached.permits import BlastRadius
+from rabbitmq_resilience.model.errors import ClusterError
+from rabbitmq_resilience.model.links import Link
 from tests.messages import Messages
 
 NODES = {f"{zone}1": f"rabbit@h{i}" for i, zone in enumerate("abcde", 1)}
@@ -31,7 +31,7 @@ class Machine:
 
     def __init__(self, name: str) -> None:
         self.name, self.reached, self.forces = name, True, ""
-        self.rules, self.delays = list[Rule](), dict[str, Delay]()
+        self.rules, self.delays = list[PacketRule](), dict[str, KernelDelay]()
 
     def put(self, what: Any, *, ports: Collection[int] | None = None, for_s: float) -> None:
         assert for_s >= 0
@@ -76,9 +76,9 @@ class Cluster:
             f"partition_handling: pause_minority\nnodes:\n{rows}offers: {{ssh: {{}}}}\nallow: {allow}\n"
         )
         self.machines = {node: Machine(name) for node, name in NODES.items()}
-        self.hands = Hands(load(file).stated, Journal(folder / "journal.jsonl"))
+        self.hands = BlastRadius(load(file).stated, Journal(folder / "journal.jsonl"))
         addresses = {link: [ADDRESSES[link.target]] for link in LINKS}
-        ends = Ends(dict.fromkeys(NODES, None), addresses, dict.fromkeys(NODES, 25672))  # type: ignore[arg-type]
+        ends = LinkMachines(dict.fromkeys(NODES, None), addresses, dict.fromkeys(NODES, 25672))  # type: ignore[arg-type]
         of_brokers = BrokerLinks(ends, self.machines, delays=self.machines)  # type: ignore[arg-type]
         self.links = AttachedLinks(OfClients(), of_brokers, self.hands, NODES, frozenset(LINKS), 60.0)  # type: ignore[arg-type]
 
@@ -117,7 +117,7 @@ def test_what_could_not_be_healed_is_not_done_anew_beside_something_else(cluster
         cluster.links.restore([to_a1])
     cluster.machines["a1"].reached = True
     cluster.links.cut([other])
-    assert cluster.machines["a1"].rules == [Rule(ADDRESSES["c1"], DROP)]
+    assert cluster.machines["a1"].rules == [PacketRule(ADDRESSES["c1"], DROP)]
 
 
 def test_where_all_packets_are_lost_it_is_a_cut(tmp_path: Path, message: Messages) -> None:

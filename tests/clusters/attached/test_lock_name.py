@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from rabbitmq_resilience.clusters.attached.lock import our_name
+from rabbitmq_resilience.extensions.attached.lock import our_name
 
 NOBODY = 1_987_654_321
 

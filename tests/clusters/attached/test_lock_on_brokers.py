@@ -9,18 +9,17 @@ from pathlib import Path
 import pytest
 from pika import BlockingConnection, ConnectionParameters
 
-from rabbitmq_resilience.clusters.access import Access
-from rabbitmq_resilience.clusters.attached import attaching
-from rabbitmq_resilience.clusters.attached.attaching import Attachment
-from rabbitmq_resilience.clusters.attached.cluster_file import load
-from rabbitmq_resilience.clusters.attached.command import heal
-from rabbitmq_resilience.clusters.attached.journal import Journal, journal_file
-from rabbitmq_resilience.clusters.attached.lock import LockedError, lists_queues
-from rabbitmq_resilience.clusters.attached.vhosts import LOCK, MARK, GivenVhostApi, Made, OwnVhostApi, marked_vhosts
-from rabbitmq_resilience.clusters.attached.whole import WrongClusterError
-from rabbitmq_resilience.clusters.broker.management import ApiError, ManagementApi
-from rabbitmq_resilience.clusters.errors import ClusterError
-from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
+from rabbitmq_resilience.extensions.attached import attaching
+from rabbitmq_resilience.extensions.attached.attaching import Attachment
+from rabbitmq_resilience.extensions.attached.cluster_command import heal
+from rabbitmq_resilience.extensions.attached.cluster_file import load
+from rabbitmq_resilience.extensions.attached.journal import Journal, journal_file
+from rabbitmq_resilience.extensions.attached.lock import LockedError, lists_queues
+from rabbitmq_resilience.extensions.attached.vhosts import LOCK, MARK, GivenVhostApi, Made, OwnVhostApi, marked_vhosts
+from rabbitmq_resilience.model.access import Access
+from rabbitmq_resilience.model.errors import ClusterError, WrongClusterError
+from rabbitmq_resilience.sut.broker.management import ApiError, ManagementApi
+from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.clusters.attached.processes import TOPOLOGY, written
 from tests.statistics_ended import END

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.clusters.attached import watchdog
-from rabbitmq_resilience.clusters.attached.attaching import Attachment
-from rabbitmq_resilience.clusters.attached.cluster_file import load
-from rabbitmq_resilience.clusters.attached.command import heal
-from rabbitmq_resilience.clusters.errors import ClusterError
+from rabbitmq_resilience.extensions.attached import watchdog
+from rabbitmq_resilience.extensions.attached.attaching import Attachment
+from rabbitmq_resilience.extensions.attached.cluster_command import heal
+from rabbitmq_resilience.extensions.attached.cluster_file import load
+from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.tools.locations import IMPORTED_FROM
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.clusters.attached import acts

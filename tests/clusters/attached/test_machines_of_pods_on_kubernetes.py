@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.clusters.attached.cluster_file import load
-from rabbitmq_resilience.clusters.attached.command import describe
-from rabbitmq_resilience.clusters.attached.journal import Journal, journal_file
-from rabbitmq_resilience.play.judging import Result
-from rabbitmq_resilience.record.events import FaultEvent
+from rabbitmq_resilience.extensions.attached.cluster_command import describe
+from rabbitmq_resilience.extensions.attached.cluster_file import load
+from rabbitmq_resilience.extensions.attached.journal import Journal, journal_file
+from rabbitmq_resilience.history.events import FaultEvent
+from rabbitmq_resilience.runner.judging import Result
 from tests.clusters.attached.played_on_pods import PROVEN, await_whole, played, untrue
 from tests.clusters.attached.pods import BrokersInPods, brokers_in_pods
 

@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.clusters.attached import identity
-from rabbitmq_resilience.clusters.attached.attaching import Attachment
-from rabbitmq_resilience.clusters.attached.cluster_file import load
-from rabbitmq_resilience.clusters.attached.command import describe
-from rabbitmq_resilience.clusters.attached.lock import LockedError
-from rabbitmq_resilience.clusters.attached.whole import WrongClusterError
-from rabbitmq_resilience.clusters.errors import ClusterError
-from rabbitmq_resilience.clusters.spec import Link
+from rabbitmq_resilience.extensions.attached import identity
+from rabbitmq_resilience.extensions.attached.attaching import Attachment
+from rabbitmq_resilience.extensions.attached.cluster_command import describe
+from rabbitmq_resilience.extensions.attached.cluster_file import load
+from rabbitmq_resilience.extensions.attached.lock import LockedError
+from rabbitmq_resilience.model.errors import ClusterError, WrongClusterError
+from rabbitmq_resilience.model.links import Link
 from rabbitmq_resilience.tools.distributions import ToolMissingError
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.clusters.attached import acts

@@ -11,21 +11,21 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.clusters.attached.disturbing import treated_packets
-from rabbitmq_resilience.clusters.attached.held_links import HeldLinks
-from rabbitmq_resilience.clusters.attached.journal import Journal
-from rabbitmq_resilience.clusters.attached.links import AttachedLinks, BrokerLinks, Ends
-from rabbitmq_resilience.clusters.attached.machine import ForcedError, MachineError
-from rabbitmq_resilience.clusters.attached.offers import Offers, Ssh
-from rabbitmq_resilience.clusters.attached.packet_rules import DROP, RESET, Rule, Treatment
-from rabbitmq_resilience.clusters.attached.permits import Hands
-from rabbitmq_resilience.clusters.packets import Disturbance
-from rabbitmq_resilience.clusters.spec import Link
+from rabbitmq_resilience.extensions.attached.disturbing import treated_packets
+from rabbitmq_resilience.extensions.attached.held_links import HeldLinks
+from rabbitmq_resilience.extensions.attached.journal import Journal
+from rabbitmq_resilience.extensions.attached.machine import ForcedError, MachineError
+from rabbitmq_resilience.extensions.attached.machine_links import AttachedLinks, BrokerLinks, LinkMachines
+from rabbitmq_resilience.extensions.attached.offers import Offers, Ssh
+from rabbitmq_resilience.extensions.attached.packet_rules import DROP, RESET, PacketRule, Treatment
+from rabbitmq_resilience.extensions.attached.permits import BlastRadius
+from rabbitmq_resilience.model.links import Link
+from rabbitmq_resilience.model.packets import Disturbance
 
 pytest.importorskip("kubernetes")
 
-from rabbitmq_resilience.clusters.attached.kubernetes import network_chaos, remains
-from rabbitmq_resilience.clusters.attached.kubernetes.pods import Pods
+from rabbitmq_resilience.extensions.attached.kubernetes import cleanup, network_chaos
+from rabbitmq_resilience.extensions.attached.kubernetes.pods import Pods
 from tests.clusters.attached.api_server import ApiServer, Body, api_server
 from tests.messages import Messages
 
@@ -60,7 +60,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServer]:
     for module, name in [
         (network_chaos, "IN_PLACE_WITHIN_S"),
         (network_chaos, "GONE_WITHIN_S"),
-        (remains, "BROUGHT_ABOUT_WITHIN_S"),
+        (cleanup, "BROUGHT_ABOUT_WITHIN_S"),
     ]:
         monkeypatch.setattr(module, name, 0.2)
     with api_server() as found:
@@ -106,7 +106,7 @@ def chaos_of(server: ApiServer, seen: dict[str, Seen] | None = None) -> network_
     ],
 )
 def test_what_is_sent(server: ApiServer, how: Treatment, action: str, told: Body) -> None:
-    chaos_of(server).put([Rule("10.0.0.1", how), Rule("10.0.0.2", how)], for_s=20.5)
+    chaos_of(server).put([PacketRule("10.0.0.1", how), PacketRule("10.0.0.2", how)], for_s=20.5)
     [(_, body)] = server.did("POST", of=CHAOS)
     assert body["metadata"]["name"].startswith("resilience-rabbit-0-")
     assert body["spec"] == {
@@ -123,8 +123,8 @@ def test_what_is_sent(server: ApiServer, how: Treatment, action: str, told: Body
 @pytest.mark.core
 def test_what_comes_in_the_place_of_another_is_there_before_that_goes(server: ApiServer) -> None:
     chaos = chaos_of(server)
-    chaos.put([Rule("10.0.0.1", DROP)], for_s=20)
-    chaos.put([Rule("10.0.0.1", DROP), Rule("10.0.0.2", DROP)], for_s=20)
+    chaos.put([PacketRule("10.0.0.1", DROP)], for_s=20)
+    chaos.put([PacketRule("10.0.0.1", DROP), PacketRule("10.0.0.2", DROP)], for_s=20)
     assert [verb for verb, _, _ in server.asked] == ["POST", "POST", "DELETE"]
     [left] = chaos.existing()
     assert left["spec"]["selector"]["pods"] == {"shop": ["rabbit-1", "rabbit-2"]}
@@ -136,12 +136,12 @@ def test_what_comes_in_the_place_of_another_is_there_before_that_goes(server: Ap
 @pytest.mark.parametrize(
     "rule",
     [
-        (Rule("10.0.0.1", RESET)),
-        (Rule("10.0.0.1", DROP, 25672)),
-        (Rule("10.0.0.9", DROP)),
+        (PacketRule("10.0.0.1", RESET)),
+        (PacketRule("10.0.0.1", DROP, 25672)),
+        (PacketRule("10.0.0.9", DROP)),
     ],
 )
-def test_what_it_cannot_do_is_told_and_not_asked_of_it(server: ApiServer, rule: Rule, message: Messages) -> None:
+def test_what_it_cannot_do_is_told_and_not_asked_of_it(server: ApiServer, rule: PacketRule, message: Messages) -> None:
     with message.of(MachineError):
         chaos_of(server).put([rule], for_s=20)
     assert server.asked == []
@@ -151,7 +151,7 @@ def test_what_it_cannot_do_is_told_and_not_asked_of_it(server: ApiServer, rule: 
 def test_one_that_is_not_brought_about_is_told_with_its_own_words(server: ApiServer, message: Messages) -> None:
     server.made = failing
     with message.of(MachineError, hide=NAMED):
-        chaos_of(server).put([Rule("10.0.0.1", Treatment("delay", latency_ms=80))], for_s=20)
+        chaos_of(server).put([PacketRule("10.0.0.1", Treatment("delay", latency_ms=80))], for_s=20)
 
 
 def hanging(server: ApiServer, *sources: str) -> str:
@@ -159,7 +159,7 @@ def hanging(server: ApiServer, *sources: str) -> str:
     server.made = failing
     chaos = chaos_of(server)
     with pytest.raises(MachineError):
-        chaos.put([Rule("10.0.0.1", Treatment("delay", latency_ms=80))], for_s=20)
+        chaos.put([PacketRule("10.0.0.1", Treatment("delay", latency_ms=80))], for_s=20)
     [one] = chaos.existing()
     name = str(one["metadata"]["name"])
     tcs = [{"type": "netem", "source": f"shop/{each}"} for each in (name, *sources)]
@@ -213,7 +213,7 @@ def test_packets_that_netem_has_met_are_counted_where_they_are_sent(server: ApiS
     seen = {f"rabbit-{n}": Seen() for n in range(3)}
     seen["rabbit-1"].finds = ['[{"kind": "prio"}, {"kind": "netem", "packets": 40, "drops": 2}]']
     chaos = chaos_of(server, seen)
-    chaos.put([Rule("10.0.0.1", Treatment("drop", 5.0))], for_s=20)
+    chaos.put([PacketRule("10.0.0.1", Treatment("drop", 5.0))], for_s=20)
     assert chaos.lost() == {"10.0.0.1": 42}
 
 
@@ -222,9 +222,9 @@ class Half:
     """Rules of one node that are written, and then told as a failure."""
 
     tool = "NetworkChaos"
-    written: list[Collection[Rule]] = field(default_factory=list)
+    written: list[Collection[PacketRule]] = field(default_factory=list)
 
-    def put(self, rules: Collection[Rule], *, for_s: float) -> None:  # noqa: ARG002 - of the protocol
+    def put(self, rules: Collection[PacketRule], *, for_s: float) -> None:  # noqa: ARG002 - of the protocol
         self.written.append(rules)
         if rules:
             raise MachineError("not in place after 30 s")
@@ -235,7 +235,7 @@ class Half:
 
 def test_what_came_about_in_part_is_taken_back_where_nobody_else_would(message: Messages) -> None:
     half, link = Half(), Link("a1", "b1")
-    ends = Ends({}, {link.back: ["10.0.0.1"]}, {})
+    ends = LinkMachines({}, {link.back: ["10.0.0.1"]}, {})
     hands: Any = SimpleNamespace(take=lambda *_, **__: None, leave=lambda *_: None)
     of_clients: Any = SimpleNamespace(proxied=frozenset())
     links = AttachedLinks(of_clients, BrokerLinks(ends, {"b1": half}), hands, {"b1": "rabbit@b1"})
@@ -243,7 +243,7 @@ def test_what_came_about_in_part_is_taken_back_where_nobody_else_would(message: 
     with message.of(MachineError):
         treated_packets(links, [link], slow)
     how = Treatment("delay", latency_ms=80, jitter_ms=10)
-    assert half.written == [[Rule("10.0.0.1", how)], []]
+    assert half.written == [[PacketRule("10.0.0.1", how)], []]
 
 
 @dataclass
@@ -259,7 +259,7 @@ class Forced(HeldLinks):
 
 def test_what_was_healed_by_force_is_told_and_is_not_left_in_the_journal(tmp_path: Path, message: Messages) -> None:
     stated: Any = SimpleNamespace(offers=Offers(ssh=Ssh()), allow={"cut": 1})
-    hands = Hands(stated, Journal(tmp_path / "journal.jsonl"))
+    hands = BlastRadius(stated, Journal(tmp_path / "journal.jsonl"))
     hands.take("cut", ["rabbit@b1"], for_s=20)
     proxied: Any = type("None", (), {"proxied": frozenset(), "restore": lambda *_: None})()
     links = AttachedLinks(proxied, Forced(), hands, {"a1": "rabbit@a1", "b1": "rabbit@b1"})

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.clusters.attached.attaching import Attachment
-from rabbitmq_resilience.clusters.attached.cluster_file import load
-from rabbitmq_resilience.clusters.attached.command import describe
+from rabbitmq_resilience.extensions.attached.attaching import Attachment
+from rabbitmq_resilience.extensions.attached.cluster_command import describe
+from rabbitmq_resilience.extensions.attached.cluster_file import load
+from rabbitmq_resilience.model import topology_catalogue
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.clusters.attached.machines import DISK, USER, Machines, running_machines
 from tests.clusters.attached.playing import played_and_proven
@@ -62,7 +62,7 @@ def test_two_machines_with_sudo_systemd_iptables_and_tls(
 def test_only_the_port_between_brokers_is_cut_where_that_is_stated(two: Machines) -> None:
     file = two.cluster_file("ab", allow="{cut: 1}", ssh_more=BY_SUDO)
     whole(file)
-    topology = catalogue.load("two_nodes_two_zones")
+    topology = topology_catalogue.load("two_nodes_two_zones")
     knock = (
         f"timeout 3 bash -c 'exec 3<> /dev/tcp/{two.address('host1')}/PORT' 2> /dev/null && echo open || echo closed"
     )

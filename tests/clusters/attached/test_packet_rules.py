@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from rabbitmq_resilience.clusters.attached.machine import MachineError
-from rabbitmq_resilience.clusters.attached.others import changes, things
-from rabbitmq_resilience.clusters.attached.packet_rules import DROP, RESET, PacketRules, Rule, Treatment
+from rabbitmq_resilience.extensions.attached.bystanders import changes, things
+from rabbitmq_resilience.extensions.attached.machine import MachineError
+from rabbitmq_resilience.extensions.attached.packet_rules import DROP, RESET, PacketRule, PacketRules, Treatment
 from tests.messages import Messages
 
 NFT = """table inet rabbitmq_resilience {
@@ -55,7 +55,7 @@ def test_what_some_packets_lost_is_counted_and_nothing_else(tool: str, listing: 
 
 def test_the_watchdog_is_there_before_the_rule() -> None:
     shell = Shell("nft")
-    PacketRules(shell, key="h1").put([Rule("10.0.0.2", DROP)], for_s=8)  # type: ignore[arg-type]
+    PacketRules(shell, key="h1").put([PacketRule("10.0.0.2", DROP)], for_s=8)  # type: ignore[arg-type]
     _, armed, rule = shell.ran
     assert armed[1:3] == ("/run/rabbitmq-resilience/h1-packets", "38")
     assert "nft delete table inet rabbitmq_resilience" in armed[3]
@@ -71,16 +71,16 @@ def test_nothing_is_done_where_no_watchdog_can_be_set(message: Messages) -> None
 
     shell = Refusing("nft")
     with message.of(MachineError):
-        PacketRules(shell, key="h1").put([Rule("10.0.0.2", DROP)], for_s=8)  # type: ignore[arg-type]
+        PacketRules(shell, key="h1").put([PacketRule("10.0.0.2", DROP)], for_s=8)  # type: ignore[arg-type]
     assert len(shell.ran) == 1, "it was asked which tool it has"
 
 
 def test_a_machine_without_tools_is_told(message: Messages) -> None:
     with message.of(MachineError):
-        PacketRules(Shell(""), key="h1").put([Rule("10.0.0.2", DROP)], for_s=8)  # type: ignore[arg-type]
+        PacketRules(Shell(""), key="h1").put([PacketRule("10.0.0.2", DROP)], for_s=8)  # type: ignore[arg-type]
 
 
-def written(tool: str, rules: list[Rule]) -> str:
+def written(tool: str, rules: list[PacketRule]) -> str:
     """The script that a machine with that tool is given for them."""
     shell = Shell(tool)
     PacketRules(shell, key="h1").put(rules, for_s=8)  # type: ignore[arg-type]
@@ -88,7 +88,7 @@ def written(tool: str, rules: list[Rule]) -> str:
 
 
 def test_rules_for_iptables_by_family_and_port() -> None:
-    text = written("iptables", [Rule("10.0.0.2", DROP, 25672), Rule("fd00::2", RESET)])
+    text = written("iptables", [PacketRule("10.0.0.2", DROP, 25672), PacketRule("fd00::2", RESET)])
     assert "iptables -w -A rabbitmq_resilience -s 10.0.0.2 -p tcp --dport 25672 -j DROP" in text
     assert "iptables -w -A rabbitmq_resilience -s 10.0.0.2 -p tcp --sport 25672 -j DROP" in text
     assert "ip6tables -w -A rabbitmq_resilience -s fd00::2 -p tcp ! --tcp-flags RST RST -j REJECT" in text
@@ -96,7 +96,7 @@ def test_rules_for_iptables_by_family_and_port() -> None:
 
 def test_what_takes_all_comes_before_what_takes_some() -> None:
     """Counted is what some packets lost; what is cut off loses none in that sense."""
-    rules = [Rule("10.0.0.2", Treatment("drop", 5)), Rule("10.0.0.2", DROP)]
+    rules = [PacketRule("10.0.0.2", Treatment("drop", 5)), PacketRule("10.0.0.2", DROP)]
     nft, iptables = written("nft", rules), written("iptables", rules)
     assert nft.index("10.0.0.2 counter drop") < nft.index("10.0.0.2 numgen random mod 10000 < 500 counter drop")
     assert iptables.index("-s 10.0.0.2 -j DROP") < iptables.index("--probability 0.0500 -j DROP")

@@ -15,12 +15,12 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.clusters.attached import packet_rules, watchdog
-from rabbitmq_resilience.clusters.attached.delays import Delay, Delays
-from rabbitmq_resilience.clusters.attached.disturbing import Knocker
-from rabbitmq_resilience.clusters.attached.machine import MachineError
-from rabbitmq_resilience.clusters.attached.packet_rules import DROP, PacketRules, Rule, Treatment
-from rabbitmq_resilience.clusters.spec import Link
+from rabbitmq_resilience.extensions.attached import packet_rules, watchdog
+from rabbitmq_resilience.extensions.attached.delays import Delays, KernelDelay
+from rabbitmq_resilience.extensions.attached.disturbing import Knocker
+from rabbitmq_resilience.extensions.attached.machine import MachineError
+from rabbitmq_resilience.extensions.attached.packet_rules import DROP, PacketRule, PacketRules, Treatment
+from rabbitmq_resilience.model.links import Link
 from rabbitmq_resilience.tools.distributions import find_broker
 
 pytestmark = [
@@ -135,7 +135,7 @@ def tcp_counts(namespace: Namespace) -> dict[str, int]:
 def test_some_packets_are_lost_and_none_once_it_is_undone(namespaces: Any, rules: PacketRules) -> None:
     assert len(knocked(namespaces)) == 300
     before = unanswered(namespaces)
-    rules.put([Rule(ADDRESS["a1"], Treatment("drop", 20))], for_s=60)
+    rules.put([PacketRule(ADDRESS["a1"], Treatment("drop", 20))], for_s=60)
     answered = len(knocked(namespaces))
     lost = rules.lost()[ADDRESS["a1"]]
     assert lost == unanswered(namespaces) - before
@@ -148,7 +148,7 @@ def test_some_packets_are_lost_and_none_once_it_is_undone(namespaces: Any, rules
 def test_who_is_cut_off_meanwhile_loses_all_of_them_and_they_are_not_counted(
     namespaces: Any, rules: PacketRules
 ) -> None:
-    rules.put([Rule(ADDRESS["a1"], Treatment("drop", 20)), Rule(ADDRESS["a1"], DROP)], for_s=60)
+    rules.put([PacketRule(ADDRESS["a1"], Treatment("drop", 20)), PacketRule(ADDRESS["a1"], DROP)], for_s=60)
     assert knocked(namespaces, times=20) == []
     assert rules.lost() == {ADDRESS["a1"]: 0}
 
@@ -169,7 +169,7 @@ def test_rules_go_by_themselves(
     namespaces: dict[str, Namespace], rules: PacketRules, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watchdog, "MARGIN_S", 2.0)
-    rules.put([Rule(ADDRESS["a1"], Treatment("drop", 20))], for_s=1)
+    rules.put([PacketRule(ADDRESS["a1"], Treatment("drop", 20))], for_s=1)
     ends_s = time.monotonic() + 20
     while rules.lost():
         assert time.monotonic() < ends_s, "the watchdog did not heal"
@@ -190,7 +190,7 @@ def test_a_qdisc_that_somebody_made_is_seen_and_left_alone(namespaces: dict[str,
         (told,) = delays.lacking([ADDRESS["b1"]])
         assert "pfifo 5:" in told
         with pytest.raises(MachineError, match="pfifo 5:"):
-            delays.put({ADDRESS["b1"]: Delay(50, 0)}, ports=(), for_s=5)
+            delays.put({ADDRESS["b1"]: KernelDelay(50, 0)}, ports=(), for_s=5)
         assert "qdisc pfifo 5: root" in a1.run(f"tc qdisc show dev {device}")
     finally:
         a1.run(f"tc qdisc del dev {device} root")

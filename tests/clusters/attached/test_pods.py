@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 import yaml
 
-from rabbitmq_resilience.clusters.attached.cluster_file import ClusterFileError, KnownCluster, load
-from rabbitmq_resilience.clusters.attached.command import heal
-from rabbitmq_resilience.clusters.attached.offers import ENDS
-from rabbitmq_resilience.clusters.attached.permits import refusal
-from rabbitmq_resilience.clusters.attached.ways import Ways, reached_by
-from rabbitmq_resilience.clusters.errors import ClusterError
+from rabbitmq_resilience.extensions.attached.cluster_command import heal
+from rabbitmq_resilience.extensions.attached.cluster_file import ClusterFileError, KnownCluster, load
+from rabbitmq_resilience.extensions.attached.offers import ENDS
+from rabbitmq_resilience.extensions.attached.permits import refusal
+from rabbitmq_resilience.extensions.attached.ways import Ways, reached_by
+from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.tools.locations import CHECKOUT
 from tests.messages import Messages
 
-rights = pytest.importorskip("rabbitmq_resilience.clusters.attached.kubernetes.rights")
+rights = pytest.importorskip("rabbitmq_resilience.extensions.attached.kubernetes.rights")
 
 assert CHECKOUT is not None
 EXAMPLES = CHECKOUT / "docs" / "kubernetes"
@@ -265,7 +265,7 @@ class PrintedLog:
 
 
 def test_each_line_is_read_once_also_when_a_container_is_another_one() -> None:
-    from rabbitmq_resilience.clusters.attached.kubernetes.log import PodLog  # noqa: PLC0415 - optional
+    from rabbitmq_resilience.extensions.attached.kubernetes.log import PodLog  # noqa: PLC0415 - optional
 
     printed = PrintedLog()
     log = PodLog(printed, "rabbit-0")  # type: ignore[arg-type]
@@ -320,7 +320,7 @@ def pod(**spec: Any) -> Any:
 def test_pods_in_which_something_else_would_be_hit_are_told(
     folder: Path, offer: str, allow: str, spec: dict[str, Any], told: str, *, message: Messages
 ) -> None:
-    from rabbitmq_resilience.clusters.attached.kubernetes.contrary import contrary  # noqa: PLC0415 - optional
+    from rabbitmq_resilience.extensions.attached.kubernetes.config_mismatch import contrary  # noqa: PLC0415 - optional
 
     found = known(folder, f"{SAID}offers: {{kubernetes: {offer}}}\nallow: {allow}\n")
     pods: Any = SimpleNamespace(find=lambda _: pod(**spec), zone=lambda _: None)

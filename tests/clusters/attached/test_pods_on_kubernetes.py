@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.clusters.attached.attaching import Attachment
-from rabbitmq_resilience.clusters.attached.cluster_file import load
-from rabbitmq_resilience.clusters.attached.command import describe, heal
-from rabbitmq_resilience.clusters.attached.whole import WrongClusterError
-from rabbitmq_resilience.clusters.spec import Link
 from rabbitmq_resilience.command import main as command
-from rabbitmq_resilience.record.events import FaultEvent
+from rabbitmq_resilience.extensions.attached.attaching import Attachment
+from rabbitmq_resilience.extensions.attached.cluster_command import describe, heal
+from rabbitmq_resilience.extensions.attached.cluster_file import load
+from rabbitmq_resilience.history.events import FaultEvent
+from rabbitmq_resilience.model import topology_catalogue
+from rabbitmq_resilience.model.errors import WrongClusterError
+from rabbitmq_resilience.model.links import Link
 from rabbitmq_resilience.tools.locations import IMPORTED_FROM
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.clusters.attached.played_on_pods import await_whole, played, untrue
@@ -33,10 +33,10 @@ ALLOWED = "{kill: 1, stop: 1, pause: 1, cut: 1, refuse: 1, lose_packets: 2}"
 _LEAVES_IT_BROKEN = """
 import sys, time
 from pathlib import Path
-from rabbitmq_resilience.clusters import catalogue
-from rabbitmq_resilience.clusters.attached import watchdog
-from rabbitmq_resilience.clusters.attached.attaching import Attachment
-from rabbitmq_resilience.clusters.attached.cluster_file import load
+from rabbitmq_resilience.sut import catalogue
+from rabbitmq_resilience.extensions.attached import watchdog
+from rabbitmq_resilience.extensions.attached.attaching import Attachment
+from rabbitmq_resilience.extensions.attached.cluster_file import load
 watchdog.MARGIN_S = 0.0
 topology = catalogue.load("three_nodes_three_zones")
 links = [link for link in topology.links if "c1" in link]
@@ -116,7 +116,7 @@ def test_heal_does_not_wait_for_that(pods: BrokersInPods, capsys: pytest.Capture
 
 
 def test_a_connection_between_brokers_is_reset_and_refused_for_a_moment(pods: BrokersInPods) -> None:
-    topology = catalogue.load("three_nodes_three_zones")
+    topology = topology_catalogue.load("three_nodes_three_zones")
     pair = [Link("a1", "b1"), Link("b1", "a1")]
     file = pods.cluster_file("refused", allow=ALLOWED)
     with (

@@ -8,24 +8,24 @@ from pathlib import Path
 import pytest
 import yaml
 
-from rabbitmq_resilience.clusters.attached import watchdog
-from rabbitmq_resilience.clusters.attached.commanded import OurMachine
-from rabbitmq_resilience.clusters.attached.machine import AbsentError, MachineError
-from rabbitmq_resilience.clusters.attached.offers import Kubernetes
-from rabbitmq_resilience.clusters.attached.packet_rules import DROP, Rule
+from rabbitmq_resilience.extensions.attached import watchdog
+from rabbitmq_resilience.extensions.attached.commanded import OurMachine
+from rabbitmq_resilience.extensions.attached.machine import AbsentError, MachineError
+from rabbitmq_resilience.extensions.attached.offers import Kubernetes
+from rabbitmq_resilience.extensions.attached.packet_rules import DROP, PacketRule
 
 pytest.importorskip("kubernetes")
 
-from rabbitmq_resilience.clusters.attached.kubernetes.containers import ContainerMachine
-from rabbitmq_resilience.clusters.attached.kubernetes.pods import Pods
-from rabbitmq_resilience.clusters.attached.kubernetes.policies import LABEL, NetworkPolicies
+from rabbitmq_resilience.extensions.attached.kubernetes.containers import ContainerMachine
+from rabbitmq_resilience.extensions.attached.kubernetes.pods import Pods
+from rabbitmq_resilience.extensions.attached.kubernetes.policies import LABEL, NetworkPolicies
 from tests.clusters.attached.api_server import ApiServer, api_server
 from tests.messages import Messages
 
 pytestmark = pytest.mark.core
 
 POLICIES = "/apis/networking.k8s.io/v1/namespaces/shop/networkpolicies"
-RULES = [Rule("10.0.0.2", DROP)]
+RULES = [PacketRule("10.0.0.2", DROP)]
 
 
 @pytest.fixture
@@ -64,7 +64,7 @@ def policies(server: ApiServer, tmp_path: Path) -> Iterator[NetworkPolicies]:
 def test_ours_is_made_with_our_label_and_goes(server: ApiServer, policies: NetworkPolicies) -> None:
     policies.put(RULES, for_s=3600)
     assert server.objects[f"{POLICIES}/resilience-rabbit-0"]["metadata"]["labels"] == {LABEL: "rabbit-0"}
-    policies.put([*RULES, Rule("10.0.0.3", DROP)], for_s=3600)
+    policies.put([*RULES, PacketRule("10.0.0.3", DROP)], for_s=3600)
     policies.put([], for_s=0)
     assert f"{POLICIES}/resilience-rabbit-0" not in server.objects
 

@@ -16,12 +16,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rabbitmq_resilience.clusters.attached import broker as brokers
-from rabbitmq_resilience.clusters.attached import watchdog
-from rabbitmq_resilience.clusters.attached.broker import RemoteBroker
-from rabbitmq_resilience.clusters.attached.commanded import OurMachine
-from rabbitmq_resilience.clusters.attached.machine import MachineError
-from rabbitmq_resilience.clusters.attached.offers import Service
+from rabbitmq_resilience.extensions.attached import foreign_broker as brokers
+from rabbitmq_resilience.extensions.attached import watchdog
+from rabbitmq_resilience.extensions.attached.commanded import OurMachine
+from rabbitmq_resilience.extensions.attached.foreign_broker import RemoteBroker
+from rabbitmq_resilience.extensions.attached.machine import MachineError
+from rabbitmq_resilience.extensions.attached.offers import BrokerService
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.messages import Messages
 
@@ -82,7 +82,7 @@ class Place:
         (self.programs / name).chmod(0o755)
 
     def broker(self, *, start: str = "", stop: str = "false", node: str = NODE) -> RemoteBroker:
-        return RemoteBroker(self.machine, Service(start=start or self.starts(), stop=stop), node=node, key="h1")
+        return RemoteBroker(self.machine, BrokerService(start=start or self.starts(), stop=stop), node=node, key="h1")
 
     def starts(self) -> str:
         """A command, by which the node has a process. It is part of a script that looks, see ``ShowsSome``."""
@@ -190,7 +190,7 @@ def test_a_signal_is_for_the_process_that_was_found(
     broker = place.broker()
     found = broker.process()
     assert found is not None
-    other = brokers.Process(found.pid, found.started + 1, found.state)
+    other = brokers.MachineProcess(found.pid, found.started + 1, found.state)
     monkeypatch.setattr(broker, "process", lambda: other)
     with message.of(MachineError, hide=PIDS) as told:
         broker.kill(for_s=60)
@@ -296,7 +296,7 @@ def test_a_unit_must_run_the_broker(place: Place, unit: str, told: list[str], me
     (place.proc / str(os.getpid())).symlink_to(f"/proc/{os.getpid()}")
     unit = unit.replace("MAIN", str(os.getpid())).replace("OTHER", str(other))
     place.program("systemctl", f'set -- "$3" $({unit})\n[ "$1" = LoadState ] && echo "$2" || echo "$3"')
-    found = RemoteBroker(place.machine, Service(unit="rabbitmq"), node=NODE, key="h1").lacking()
+    found = RemoteBroker(place.machine, BrokerService(unit="rabbitmq"), node=NODE, key="h1").lacking()
     assert len(found) == bool(told)
     for text in found:
         assert all(each.replace("OTHER", str(other)).replace("PID", str(pid)) in text for each in told)

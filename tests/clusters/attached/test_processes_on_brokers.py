@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.clusters.attached.broker import RUNS, RemoteBroker
-from rabbitmq_resilience.clusters.attached.commanded import OurMachine
-from rabbitmq_resilience.clusters.attached.disk import IS_BROKEN
-from rabbitmq_resilience.clusters.attached.offers import Service
-from rabbitmq_resilience.clusters.processes.cluster import LocalCluster
+from rabbitmq_resilience.extensions.attached.commanded import OurMachine
+from rabbitmq_resilience.extensions.attached.disk_filling import IS_BROKEN
+from rabbitmq_resilience.extensions.attached.foreign_broker import RUNS, RemoteBroker
+from rabbitmq_resilience.extensions.attached.offers import BrokerService
+from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.clusters.attached.processes import TOPOLOGY
 
@@ -36,7 +36,7 @@ def test_a_running_broker_says_so_and_one_with_its_metadata_is_not_broken(cluste
 
 
 def test_a_node_of_which_there_is_none_has_none_of_their_processes(cluster: LocalCluster, tmp_path: Path) -> None:
-    other = RemoteBroker(OurMachine(str(tmp_path)), Service(unit="x"), node="nobody@nowhere", key="x")
+    other = RemoteBroker(OurMachine(str(tmp_path)), BrokerService(unit="x"), node="nobody@nowhere", key="x")
     assert other.process() is None, "those of the cluster tell other names"
     os.kill(cluster.pids()["b1"], signal.SIGKILL)
     wait_until(lambda: cluster.process("b1") == "gone", timeout_s=30, what="it to end")

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.clusters.attached.machine import MachineError
-from rabbitmq_resilience.clusters.attached.offers import Kubernetes
+from rabbitmq_resilience.extensions.attached.machine import MachineError
+from rabbitmq_resilience.extensions.attached.offers import Kubernetes
 
 pytest.importorskip("kubernetes")
 
-from rabbitmq_resilience.clusters.attached.kubernetes import claims, rollout
-from rabbitmq_resilience.clusters.attached.kubernetes.pods import Pods
+from rabbitmq_resilience.extensions.attached.kubernetes import rollout, volume_claims
+from rabbitmq_resilience.extensions.attached.kubernetes.pods import Pods
 from tests.clusters.attached.api_server import ApiServer, Body, api_server
 from tests.messages import Messages
 
@@ -28,7 +28,11 @@ OF = {f"rabbit@{n}": f"rabbit-{n}" for n in range(3)}
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServer]:
     """A StatefulSet of three, which takes up each change of its template."""
-    for module, name in [(rollout, "TAKEN_UP_WITHIN_S"), (claims, "GONE_WITHIN_S"), (claims, "BACK_WITHIN_S")]:
+    for module, name in [
+        (rollout, "TAKEN_UP_WITHIN_S"),
+        (volume_claims, "GONE_WITHIN_S"),
+        (volume_claims, "BACK_WITHIN_S"),
+    ]:
         monkeypatch.setattr(module, name, 0.3)
     with api_server() as found:
         template = {"metadata": {"labels": {"app": "x"}}, "spec": {"containers": [{"name": "rabbitmq"}]}}
@@ -77,12 +81,12 @@ def taken_up(body: Body) -> None:
         body["status"]["updateRevision"] = "two"
 
 
-def rolling(server: ApiServer, by: Any = "statefulset") -> rollout.Rollout:
-    return rollout.Rollout(Pods(server.configuration, "shop", "rabbitmq"), OF, Kubernetes(restart_all=by))
+def rolling(server: ApiServer, by: Any = "statefulset") -> rollout.PodRollout:
+    return rollout.PodRollout(Pods(server.configuration, "shop", "rabbitmq"), OF, Kubernetes(restart_all=by))
 
 
 def test_a_statefulset_is_told_as_kubectl_does_and_each_pod_is_looked_at(server: ApiServer, message: Messages) -> None:
-    def told(found: rollout.Rollout) -> list[str]:
+    def told(found: rollout.PodRollout) -> list[str]:
         texts = list(found.left())
         for text in texts:
             message(text)
@@ -163,8 +167,8 @@ class Inside:
         raise AssertionError("nothing is connected to")
 
 
-def losing(server: ApiServer, inside: Inside) -> claims.PodClaims:
-    return claims.PodClaims(Pods(server.configuration, "shop", "rabbitmq"), "rabbit-1", inside)
+def losing(server: ApiServer, inside: Inside) -> volume_claims.PodClaims:
+    return volume_claims.PodClaims(Pods(server.configuration, "shop", "rabbitmq"), "rabbit-1", inside)
 
 
 def test_a_claim_goes_with_its_pod_and_what_is_older_than_the_new_one_is_looked_for(server: ApiServer) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.clusters.access import Access, Endpoint
-from rabbitmq_resilience.clusters.attached.sameness import mixed
-from rabbitmq_resilience.clusters.broker.server_properties import server_properties
+from rabbitmq_resilience.extensions.attached.same_cluster import mixed
+from rabbitmq_resilience.model.access import Access, Endpoint
+from rabbitmq_resilience.sut.broker.server_properties import server_properties
 from tests.messages import Messages
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.clusters.attached.settings import contrary
-from rabbitmq_resilience.clusters.attached.spec import ClusterFile
+from rabbitmq_resilience.extensions.attached.broker_settings import contrary
+from rabbitmq_resilience.extensions.attached.cluster_model import ClusterFile
 from tests.messages import Messages
 
 ALL_DOWN = {"partition_handling": "pause_if_all_down", "pause_if_all_down": {"nodes": ["rabbit@h1", "rabbit@h2"]}}

@@ -11,9 +11,9 @@ from typing import Any
 import asyncssh
 import pytest
 
-from rabbitmq_resilience.clusters.attached.machine import MachineError
-from rabbitmq_resilience.clusters.attached.offers import Ssh
-from rabbitmq_resilience.clusters.attached.ssh import SshLoop, SshMachine
+from rabbitmq_resilience.extensions.attached.machine import MachineError
+from rabbitmq_resilience.extensions.attached.offers import Ssh
+from rabbitmq_resilience.extensions.attached.ssh import SshLoop, SshMachine
 from tests.messages import Messages
 
 PORT = {r"127\.0\.0\.1:\d+": "ADDRESS"}

@@ -15,7 +15,7 @@ import pytest
 from kubernetes.stream.ws_client import PortForward
 from websocket import ABNF, WebSocket
 
-from rabbitmq_resilience.clusters.attached.kubernetes import tunnels
+from rabbitmq_resilience.extensions.attached.kubernetes import tunnels
 from rabbitmq_resilience.tools.waiting import wait_until
 
 pytestmark = pytest.mark.core

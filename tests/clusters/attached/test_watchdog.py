@@ -12,9 +12,9 @@ from typing import Any, cast
 import psutil
 import pytest
 
-from rabbitmq_resilience.clusters.attached import watchdog
-from rabbitmq_resilience.clusters.attached.commanded import OurMachine
-from rabbitmq_resilience.clusters.attached.machine import AbsentError, Machine, MachineError
+from rabbitmq_resilience.extensions.attached import watchdog
+from rabbitmq_resilience.extensions.attached.commanded import OurMachine
+from rabbitmq_resilience.extensions.attached.machine import AbsentError, Machine, MachineError
 from rabbitmq_resilience.tools.waiting import wait_until
 
 

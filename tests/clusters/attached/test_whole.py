@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience import sessions
-from rabbitmq_resilience.clusters.attached.whole import NotWholeError, not_whole, to_restart
+from rabbitmq_resilience.extensions.attached.whole import not_whole, to_restart
+from rabbitmq_resilience.model.errors import NotWholeError
+from rabbitmq_resilience.plugin import sessions
 from tests.messages import Messages
 
 NODES = ("rabbit@1", "rabbit@2", "rabbit@3")

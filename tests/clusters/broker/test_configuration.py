@@ -3,16 +3,16 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from rabbitmq_resilience.clusters.broker.configuration import (
+from rabbitmq_resilience.model.errors import ClusterError
+from rabbitmq_resilience.model.topology import PauseIfAllDown, Topology
+from rabbitmq_resilience.sut.broker.configuration import (
     formation_keys,
     harness_keys,
     partition_handling_keys,
     read_user_file,
     render_conf,
 )
-from rabbitmq_resilience.clusters.broker.files import NodePorts
-from rabbitmq_resilience.clusters.errors import ClusterError
-from rabbitmq_resilience.clusters.spec import PauseIfAllDown, Topology
+from rabbitmq_resilience.sut.broker.files import NodePorts
 from tests.messages import Messages
 
 PORTS = NodePorts(amqp=1, management=2, distribution=3, epmd=4, prometheus=5)

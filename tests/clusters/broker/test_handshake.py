@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.clusters.broker import handshake
+from rabbitmq_resilience.sut.broker import handshake
 
 AHEAD_S = 1_700_000_000.0
 #: Of Linux, see socket(7).

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.clusters.access import Access
-from rabbitmq_resilience.clusters.broker.management import ApiError, ApiUnreachable, ManagementApi
+from rabbitmq_resilience.model.access import Access
+from rabbitmq_resilience.sut.broker.management import ApiError, ApiUnreachable, ManagementApi
 
 
 @pytest.mark.core

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.clusters.broker.configuration import enabled_plugins
-from rabbitmq_resilience.clusters.broker.plugins import require_plugins
+from rabbitmq_resilience.sut.broker.configuration import enabled_plugins
+from rabbitmq_resilience.sut.broker.plugins import require_plugins
 from rabbitmq_resilience.tools.distributions import BrokerHome, ToolMissingError
 from tests.messages import Messages
 

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.clusters.broker.versions import (
+from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.scenario.model import Scenario
+from rabbitmq_resilience.sut.broker.versions import (
     FEATURES,
     GUIDE,
     MAINTENANCE_MODE,
@@ -18,10 +20,8 @@ from rabbitmq_resilience.clusters.broker.versions import (
     require_maintenance_mode,
     require_supported,
 )
-from rabbitmq_resilience.clusters.spec import Topology
-from rabbitmq_resilience.scenarios.model import Scenario
 from rabbitmq_resilience.tools.distributions import ToolMissingError
-from rabbitmq_resilience.workloads.spec import Workload
+from rabbitmq_resilience.workload.workload_model import Workload
 from tests.messages import Messages
 
 

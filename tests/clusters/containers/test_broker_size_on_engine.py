@@ -7,10 +7,10 @@ from contextlib import closing
 import pytest
 from packaging.version import Version
 
-from rabbitmq_resilience.clusters.containers.cluster import DockerCluster
-from rabbitmq_resilience.clusters.drivers import DRIVERS
-from rabbitmq_resilience.clusters.pool import ClusterPool
-from rabbitmq_resilience.clusters.spec import Topology
+from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.sut.containers.container_cluster import DockerCluster
+from rabbitmq_resilience.sut.drivers import DRIVERS
+from rabbitmq_resilience.sut.pool import ClusterPool
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.needs import skipped_without
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rabbitmq_resilience.clusters.containers.engine import connect
-from rabbitmq_resilience.clusters.drivers import DRIVERS
+from rabbitmq_resilience.sut.containers.engine_client import connect
+from rabbitmq_resilience.sut.drivers import DRIVERS
 from rabbitmq_resilience.tools.distributions import ToolMissingError
 from tests.messages import Messages
 from tests.tools.fake_engine import FakeEngine

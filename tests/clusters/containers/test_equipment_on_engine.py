@@ -11,9 +11,9 @@ from typing import Any
 import docker
 import pytest
 
-from rabbitmq_resilience.clusters.containers.clocks import LIBRARY, Clock
-from rabbitmq_resilience.clusters.containers.disks import Disk
-from rabbitmq_resilience.clusters.containers.engine import CLUSTER_LABEL, USER, BrokerImage, has_file, remove_all_of
+from rabbitmq_resilience.sut.containers.clocks import LIBRARY, NodeClock
+from rabbitmq_resilience.sut.containers.disks import VolumeDisk
+from rabbitmq_resilience.sut.containers.engine_client import CLUSTER_LABEL, USER, BrokerImage, has_file, remove_all_of
 from rabbitmq_resilience.tools.waiting import wait_until
 
 pytestmark = pytest.mark.engine
@@ -43,7 +43,7 @@ def test_a_disk_takes_nothing_when_it_is_full_and_keeps_what_a_dead_container_wr
     engine: docker.DockerClient, engine_image: BrokerImage, cluster: Path
 ) -> None:
     name = f"{cluster.name}-{os.getpid()}"
-    disk = Disk(engine, engine_image.name, name, size_bytes=SIZE_BYTES, labels={CLUSTER_LABEL: str(cluster)})
+    disk = VolumeDisk(engine, engine_image.name, name, size_bytes=SIZE_BYTES, labels={CLUSTER_LABEL: str(cluster)})
     assert disk.free_bytes() == SIZE_BYTES
 
     mounts = {str(cluster): {"bind": "/cluster", "mode": "rw"}, name: {"bind": "/cluster/data", "mode": "rw"}}
@@ -73,7 +73,7 @@ def test_real_time_jumps_both_ways_and_monotonic_time_does_not(
 ) -> None:
     if not has_file(engine, engine_image.name, LIBRARY):
         pytest.skip(f"{engine_image.name} has no {LIBRARY}")
-    clock = Clock(cluster / "a1.clock")
+    clock = NodeClock(cluster / "a1.clock")
     running = engine.containers.run(
         engine_image.name,
         ["erl", "-noinput", "-eval", _TELL],

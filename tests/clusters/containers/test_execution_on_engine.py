@@ -12,10 +12,10 @@ from typing import Any
 import docker
 import pytest
 
-from rabbitmq_resilience.clusters.containers import execution
-from rabbitmq_resilience.clusters.containers.engine import CLUSTER_LABEL, BrokerImage, connected, remove_all_of
-from rabbitmq_resilience.clusters.containers.execution import execute
-from rabbitmq_resilience.clusters.errors import ClusterError
+from rabbitmq_resilience.model.errors import ClusterError
+from rabbitmq_resilience.sut.containers import execution
+from rabbitmq_resilience.sut.containers.engine_client import CLUSTER_LABEL, BrokerImage, connected, remove_all_of
+from rabbitmq_resilience.sut.containers.execution import execute
 
 pytestmark = pytest.mark.engine
 

@@ -11,7 +11,7 @@ import docker
 import pytest
 from docker.errors import NotFound
 
-from rabbitmq_resilience.clusters.containers.engine import CLUSTER_LABEL, BrokerImage, remove_forgotten
+from rabbitmq_resilience.sut.containers.engine_client import CLUSTER_LABEL, BrokerImage, remove_forgotten
 
 pytestmark = pytest.mark.engine
 

@@ -12,16 +12,16 @@ import pytest
 from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 
-from rabbitmq_resilience.clusters.containers.container import (
+from rabbitmq_resilience.model.errors import ClusterError
+from rabbitmq_resilience.sut.containers.container import (
     LISTED_WITHIN_S,
     Container,
     ContainerPlace,
     EngineSignals,
     Signals,
 )
-from rabbitmq_resilience.clusters.containers.engine import CLUSTER_LABEL, BrokerImage, connected, remove_all_of
-from rabbitmq_resilience.clusters.containers.signals import PumbaSignals, signals
-from rabbitmq_resilience.clusters.errors import ClusterError
+from rabbitmq_resilience.sut.containers.engine_client import CLUSTER_LABEL, BrokerImage, connected, remove_all_of
+from rabbitmq_resilience.sut.containers.signals import PumbaSignals, signals
 from rabbitmq_resilience.tools.distributions import ToolMissingError, find_pumba
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.needs import skipped_without
@@ -118,7 +118,7 @@ def test_pumba_that_froze_nothing_is_an_error(container: Container, tmp_path: Pa
 
 def test_without_pumba_it_is_the_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PUMBA", raising=False)
-    monkeypatch.setattr("rabbitmq_resilience.clusters.containers.signals.find_pumba", _missing)
+    monkeypatch.setattr("rabbitmq_resilience.sut.containers.signals.find_pumba", _missing)
     assert isinstance(signals(tmp_path, tmp_path / "log"), EngineSignals)
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from rabbitmq_resilience.clusters.errors import ClusterError
-from rabbitmq_resilience.clusters.machine.claims import FIRST_BASES, Claim, sweep, take_claim
-from rabbitmq_resilience.clusters.machine.reaper import Reaper, marked
+from rabbitmq_resilience.model.errors import ClusterError
+from rabbitmq_resilience.sut.machine.port_claims import FIRST_BASES, Claim, sweep, take_claim
+from rabbitmq_resilience.sut.machine.reaper import Reaper, marked
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.messages import Messages
 

@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.clusters.errors import ClusterError
-from rabbitmq_resilience.clusters.machine.claims import take_claim
-from rabbitmq_resilience.clusters.machine.reaper import Reaper
-from rabbitmq_resilience.clusters.network.links import ToxiproxyLinks, Traffic
-from rabbitmq_resilience.clusters.network.toxiproxy import Call, ToxiproxyServer, UnansweredError
-from rabbitmq_resilience.clusters.processes.cluster import LocalHost
-from rabbitmq_resilience.clusters.spec import Delay, Link
+from rabbitmq_resilience.model.errors import ClusterError
+from rabbitmq_resilience.model.links import Link
+from rabbitmq_resilience.model.network_settings import Delay
+from rabbitmq_resilience.sut.machine.port_claims import take_claim
+from rabbitmq_resilience.sut.machine.reaper import Reaper
+from rabbitmq_resilience.sut.network.proxied_links import ConnectionTraffic, ToxiproxyLinks
+from rabbitmq_resilience.sut.network.toxiproxy import Call, ToxiproxyServer, UnansweredError
+from rabbitmq_resilience.sut.processes.process_cluster import LocalHost
 from rabbitmq_resilience.tools.waiting import wait_until
 
 pytestmark = pytest.mark.core
@@ -38,7 +39,7 @@ class Listener:
                 return connection
             connection.close()
 
-    def traffic(self, _node: str) -> Mapping[str, Traffic]:
+    def traffic(self, _node: str) -> Mapping[str, ConnectionTraffic]:
         return {}
 
     def address(self, _name: str) -> str:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rabbitmq_resilience.invariants.metadata import Metadata
-from rabbitmq_resilience.invariants.no_loss import NoLoss
-from rabbitmq_resilience.invariants.order import Order
-from rabbitmq_resilience.invariants.partition_mode import PartitionMode
-from rabbitmq_resilience.invariants.verdict import Finding, History, Verdict
+from rabbitmq_resilience.checkers.metadata import Metadata
+from rabbitmq_resilience.checkers.no_loss import NoLoss
+from rabbitmq_resilience.checkers.order import Order
+from rabbitmq_resilience.checkers.partition_mode import PartitionMode
+from rabbitmq_resilience.checkers.verdict import Finding, History, Verdict
 from tests.invariants.instants.case import TICKS_PER_S, Act, Case
 from tests.invariants.instants.lost import Lost
 from tests.invariants.literal import cluster, deliver, event, fault, history, phases, publish, queues, us

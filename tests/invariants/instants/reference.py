@@ -2,7 +2,7 @@
 
 Time goes in ticks of half a second. Whatever happens, happens at the beginning of one, and so does each look at the
 nodes; messages are sent and confirmed in the middle of one. Written from the documentation of RabbitMQ and Erlang that
-``invariants.oracle`` and ``invariants.pauses`` name, and from nothing of their code.
+``checkers.oracle`` and ``checkers.pauses`` name, and from nothing of their code.
 """
 
 from __future__ import annotations

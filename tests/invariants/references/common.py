@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rabbitmq_resilience.invariants.verdict import History
-from rabbitmq_resilience.record.history import Outcome
+from rabbitmq_resilience.checkers.verdict import History
+from rabbitmq_resilience.history.history import Outcome
 from tests.invariants.literal import (
     apart,
     cluster,

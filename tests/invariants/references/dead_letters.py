@@ -6,8 +6,8 @@ import random
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from rabbitmq_resilience.invariants.verdict import History
-from rabbitmq_resilience.workloads.dead_letters import Rejected
+from rabbitmq_resilience.checkers.verdict import History
+from rabbitmq_resilience.workload.dead_lettering import Rejected
 from tests.invariants.literal import THREE, event
 from tests.invariants.references.common import (
     Away,

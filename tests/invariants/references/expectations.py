@@ -5,10 +5,10 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from rabbitmq_resilience.invariants.judge import Judgement
-from rabbitmq_resilience.invariants.verdict import Finding, Verdict
-from rabbitmq_resilience.play.judging import meets
-from rabbitmq_resilience.scenarios.expectations import Expectation
+from rabbitmq_resilience.checkers.judge import Judgement
+from rabbitmq_resilience.checkers.verdict import Finding, Verdict
+from rabbitmq_resilience.runner.judging import meets
+from rabbitmq_resilience.scenario.expectations import Expectation
 
 INVARIANTS = ("no_loss", "order", "recovery", "availability")
 #: Where a run has an assumption that fails, all its findings may be VALID and the run UNKNOWN.

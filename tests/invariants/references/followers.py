@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from rabbitmq_resilience.invariants.verdict import History
+from rabbitmq_resilience.checkers.verdict import History
 from tests.invariants.literal import queues, sample, told
 from tests.invariants.references.common import (
     END_S,

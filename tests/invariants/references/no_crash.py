@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import Any
 
-from rabbitmq_resilience.invariants.verdict import History
+from rabbitmq_resilience.checkers.verdict import History
 from tests.invariants.literal import cluster, deliver, event, fault, history, load, phases, publish, queues
 from tests.invariants.references.common import END_S, NODES, Step, checked, step_events
 from tests.invariants.references.served import longest_gap_s

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from rabbitmq_resilience.invariants.verdict import History
-from rabbitmq_resilience.record.events import SampleEvent
+from rabbitmq_resilience.checkers.verdict import History
+from rabbitmq_resilience.history.events import SampleEvent
 from tests.invariants.literal import cluster, deliver, event, history, load, phases, publish, queues, us
 from tests.invariants.references.common import END_S, NODES, Away, checked, look_events, machine_events, step_events
 from tests.invariants.references.recovery_drawn import Case, drawn

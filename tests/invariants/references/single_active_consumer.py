@@ -6,7 +6,7 @@ import random
 from dataclasses import dataclass
 from itertools import pairwise
 
-from rabbitmq_resilience.invariants.verdict import History
+from rabbitmq_resilience.checkers.verdict import History
 from tests.invariants.literal import event
 from tests.invariants.references.common import (
     OF_BROKERS,

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 
-from rabbitmq_resilience import sessions
-from rabbitmq_resilience.invariants.verdict import Verdict
+from rabbitmq_resilience.checkers.verdict import Verdict
+from rabbitmq_resilience.plugin import sessions
 
 
 @dataclass(frozen=True)

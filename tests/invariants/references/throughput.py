@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from rabbitmq_resilience.invariants.verdict import History
+from rabbitmq_resilience.checkers.verdict import History
 from tests.invariants.literal import cluster, history, load, phases, publish, queues
 from tests.invariants.references.common import (
     NODES,

@@ -7,7 +7,7 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rabbitmq_resilience.invariants.verdict import History
+from rabbitmq_resilience.checkers.verdict import History
 from tests.invariants.literal import event, told
 from tests.invariants.references.common import END_S, NODES, Away, Step, checked, drawn_steps, made
 

@@ -1,0 +1,84 @@
+"""Count at how many nodes the steps of a schedule may act at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from rabbitmq_resilience.extensions.attached.held_links import out_of_reach
+from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
+from rabbitmq_resilience.nemesis.targets import REST, is_fixed
+from rabbitmq_resilience.scenario.model import Scenario
+
+#: Acts that count the nodes that a cut separates, by pairs.
+_PARTING = frozenset({"cut", "refuse"})
+
+
+@dataclass(frozen=True)
+class Together:
+    """The numbers of steps, and the number of nodes at which they may act at once."""
+
+    steps: tuple[int, ...]
+    nodes: int
+
+
+def most_at_once(scenario: Scenario, acts: Collection[str]) -> Together | None:
+    """Return the steps that may act at the most nodes at once, among those that do one of ``acts``; None if none does.
+
+    A step that waits for a condition may begin at any time, but not before the steps that it waits for are healed."""
+    schedule, topology = scenario.schedule, scenario.topology
+    doing = [i for i, step in enumerate(schedule) if acts & step.acts(topology).keys()]
+    found = [Together(group, _nodes(scenario, group, acts)) for group in _groups(schedule, doing)]
+    return max(found, key=lambda one: (one.nodes, -len(one.steps)), default=None)
+
+
+def _groups(schedule: Sequence[AnyFault], doing: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Yield, for each step, the largest group of steps that may be at work when it begins."""
+    for i in doing:
+        group = [i]
+        for j in doing:
+            if j != i and _there(schedule, j, i) and all(_may_meet(schedule, j, k) for k in group):
+                group.append(j)
+        yield tuple(sorted(group))
+
+
+def _there(schedule: Sequence[AnyFault], j: int, i: int) -> bool:
+    """Return whether step ``j`` may be at work, or just be healed, when step ``i`` begins."""
+    step, begins_s = schedule[j], schedule[i].at_s
+    if step.at_s is None or step.ends_s is None or begins_s is None:
+        return True
+    return step.at_s <= begins_s <= step.ends_s
+
+
+def _may_meet(schedule: Sequence[AnyFault], i: int, j: int) -> bool:
+    if i in _awaited(schedule, j) or j in _awaited(schedule, i):
+        return False
+    return _there(schedule, i, j) or _there(schedule, j, i)
+
+
+def _awaited(schedule: Sequence[AnyFault], i: int) -> Iterator[int]:
+    """Yield the steps that are healed before step ``i`` begins."""
+    when = schedule[i].when
+    while when is not None and when.after_step is not None:
+        yield when.after_step.step
+        when = schedule[when.after_step.step].when
+
+
+def _nodes(scenario: Scenario, group: Sequence[int], acts: Collection[str]) -> int:
+    """Return the number of nodes, exactly if all targets are stated. Otherwise each step may have drawn other nodes."""
+    topology, steps = scenario.topology, [scenario.schedule[i] for i in group]
+    doing = {act for step in steps for act in step.acts(topology) if act in acts}
+    counts = [max(n for act, n in step.acts(topology).items() if act in acts) for step in steps]
+    most = min(len(topology.node_names), sum(counts))
+    if len(steps) == 1 or not all(step.targets and all(map(_is_stated, step.targets)) for step in steps):
+        return most
+    if doing <= _PARTING:
+        links = {link for step in steps for link in step.touches_links(topology) if link.client is None}
+        return min(most, out_of_reach(topology.node_names, links))
+    if not doing & _PARTING:
+        return min(most, len({node for step in steps for node in step.may_act_on(topology)}))
+    return most
+
+
+def _is_stated(target: str) -> bool:
+    return target == REST or is_fixed(target)

@@ -1,0 +1,202 @@
+"""Heal what a run has left on an existing cluster, and report as healed only what was seen to be healed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+from rabbitmq_resilience.extensions.attached import watchdog
+from rabbitmq_resilience.extensions.attached.attached_cluster import TAKING
+from rabbitmq_resilience.extensions.attached.cluster_file import KnownCluster
+from rabbitmq_resilience.extensions.attached.journal import Journal, journal_file
+from rabbitmq_resilience.extensions.attached.lock import LockedError, locked
+from rabbitmq_resilience.extensions.attached.machine import ForcedError, MachineError
+from rabbitmq_resilience.extensions.attached.offers import PACKETS
+from rabbitmq_resilience.extensions.attached.permits import OFFERED_BY, offers
+from rabbitmq_resilience.extensions.attached.vhosts import Made, api_of, marked_vhosts, on_any
+from rabbitmq_resilience.extensions.attached.ways import Ways, reached
+from rabbitmq_resilience.model.errors import ClusterError
+from rabbitmq_resilience.model.links import Link
+from rabbitmq_resilience.sut.broker.management import ManagementApi
+from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
+
+#: How long it may take until healing is seen: a broker that was started has a process soon.
+SEEN_WITHIN_S = 30.0
+
+
+def journal_of(known: KnownCluster, ways: Ways) -> Journal:
+    stated = known.stated
+    nodes = [node.name for node in stated.nodes]
+    return Journal(journal_file(stated.cluster), nodes=nodes, place=ways.place, file=str(known.path.resolve()))
+
+
+def armed(ways: Ways) -> Iterator[tuple[str, Sequence[str]]]:
+    """Yield what is not healed, as (name of the machine with the watchdogs, keys).
+
+    Raise MachineError if a machine cannot be asked.
+    """
+    for name, machine in ways.keepers.items():
+        try:
+            left = watchdog.armed(machine)
+        except MachineError as error:
+            raise MachineError(f"{name}: it is unknown what is not healed: {error}") from error
+        if left:
+            yield name, left
+
+
+def not_healed(known: KnownCluster, ways: Ways, journal: Journal) -> str:
+    """Return what earlier runs have left unhealed, and the command that heals it; empty if nothing is left.
+
+    Raise MachineError if a machine cannot be asked.
+    """
+    heal = f"rabbitmq-resilience heal {known.path}"
+    if rows := journal.left():
+        return f"an earlier run has left {', '.join(rows)} ({journal.path}); heal that first: {heal}"
+    if left := [f"{', '.join(keys)} ({name})" for name, keys in armed(ways)]:
+        return f"a run has left faults unhealed, or is still active: {'; '.join(left)}; heal them first: {heal}"
+    return ""
+
+
+def healed(known: KnownCluster, ways: Ways) -> bool:
+    """Heal what runs have left, print it, and return whether nothing is left.
+
+    Raise LockedError if a run has the cluster.
+    """
+    journal = journal_of(known, ways)
+    with ExitStack() as stack:
+        if not stack.enter_context(journal.held()):
+            raise LockedError("a run of this user, or its healing, uses this cluster; that run heals what it does")
+        remove_left = stack.enter_context(_alone(known))
+        silent = set(_by_watchdogs(ways))
+        seen = [_heal_row(row, known, ways, journal, silent) for row in journal.unhealed()]
+        for where in journal.unreadable():
+            print(f"{where} cannot be read; its fault may not be healed", file=sys.stderr)
+        is_whole = all(seen) and not journal.unreadable()
+        if not is_whole:
+            text = f"{journal.path} keeps what is left; delete the lines of faults that you have healed yourself"
+            print(text, file=sys.stderr)
+        elif journal.is_settled():
+            journal.clear()
+        remove_left()
+    return is_whole and not silent
+
+
+def _by_watchdogs(ways: Ways) -> Iterator[str]:
+    """Run what the watchdogs would run; yield the names of the machines that did not answer, or failed to heal."""
+    for name, machine in ways.keepers.items():
+        try:
+            keys = watchdog.armed(machine)
+            for key in keys:
+                watchdog.heal(machine, key)
+        except MachineError as error:
+            print(f"{name}: {error}", file=sys.stderr)
+            yield name
+        else:
+            print(f"{name}: healed {', '.join(keys)}" if keys else f"{name}: nothing was left")
+
+
+def _heal_row(row: Mapping[str, Any], known: KnownCluster, ways: Ways, journal: Journal, silent: set[str]) -> bool:
+    """Return whether the row's act was seen to be healed; if so, record that."""
+    try:
+        why = _not_seen(row, known, ways, silent)
+    except MachineError as error:
+        why = str(error)
+    if why:
+        print(f"not healed: {journal.text_of(row)}: {why}", file=sys.stderr)
+        return False
+    journal.healed(row["act"], row["node"])
+    return True
+
+
+def _not_seen(row: Mapping[str, Any], known: KnownCluster, ways: Ways, silent: set[str]) -> str:
+    """Return why the row's act was not seen to be healed; empty if it was. Raise MachineError if looking fails."""
+    act, node = row["act"], row["node"]
+    of_file = f"; the run's cluster file was {row['file']}" if row.get("file") else ""
+    if row.get("place", "") != ways.place:
+        return f"it was done elsewhere; this file leads to {ways.place or 'another place'}{of_file}"
+    if node not in {stated.name for stated in known.stated.nodes}:
+        return f"the file does not name {node}{of_file}"
+    if not OFFERED_BY.get(act, frozenset()) & offers(known.stated, act):
+        return f"nothing in offers: can heal it{of_file}"
+    keepers = {node} if node in ways.keepers else {*ways.keepers}
+    if troubled := sorted(keepers & silent):
+        return f"{', '.join(troubled)} did not answer, or could not heal it"
+    if act in TAKING and node in ways.brokers:
+        ways.brokers[node].give_back()  # its watchdog may be gone
+    try:
+        wait_until(
+            lambda: _in_effect(act, node, known, ways),
+            timeout_s=SEEN_WITHIN_S,
+            what=f"{node} to be healed",
+            until=lambda text: not text,
+        )
+    except WaitTimeout as error:
+        return str(error.last_seen)
+    return ""
+
+
+def _in_effect(act: str, node: str, known: KnownCluster, ways: Ways) -> str:
+    if act in PACKETS:
+        return _packets(node, known, ways)
+    broker = ways.brokers.get(node)
+    state = "running" if broker is None else broker.state()
+    return "" if state == "running" else f"the process of its broker is {state}"
+
+
+def _packets(node: str, known: KnownCluster, ways: Ways) -> str:
+    if node in ways.rules:
+        try:
+            ways.rules[node].put([], for_s=0)  # their watchdog may be gone
+        except ForcedError as error:
+            print(f"{node}: healed by force: {error}")
+        return ""
+    stated = {one.name: one for one in known.stated.nodes}
+    if ways.links is None:
+        return "there is no way to see whether its packets arrive"
+    cut = ways.links(stated).attested([Link(peer, node) for peer in stated if peer != node]) or {}
+    still = sorted(link.source for link, holds in cut.items() if holds)
+    return f"by its proof it is cut off from {', '.join(still)}" if still else ""
+
+
+@contextmanager
+def _alone(known: KnownCluster) -> Iterator[Callable[[], None]]:
+    """Hold the cluster's lock, so that no run has the cluster; yield a function that removes what runs have left.
+
+    The function removes their virtual hosts, which no run needs then. Raise LockedError if a run has the cluster. If no
+    broker answers, go on without the lock, as machines may still need healing.
+    """
+    given, made = known.stated.virtual_host, Made()
+    with ExitStack() as stack:
+        try:
+            known = stack.enter_context(reached(known))
+            apis = [
+                stack.enter_context(api_of(node.management, known.access, made, given=given))
+                for node in known.stated.nodes
+            ]
+            endpoints = [node.endpoint for node in known.stated.nodes]
+            lock = stack.enter_context(locked(known.access, endpoints, apis, given=given))
+        except LockedError:
+            raise
+        except ClusterError as error:
+            print(f"it is unknown whether a run has the cluster: {error}", file=sys.stderr)
+            remove: Callable[[], None] = _nothing
+        else:
+            remove = partial(_remove_left, apis, lock.vhost)
+        yield remove
+
+
+def _nothing() -> None:
+    """Remove nothing: a run may have the cluster."""
+
+
+def _remove_left(apis: Sequence[ManagementApi], ours: str) -> None:
+    try:
+        left = [vhost for vhost in on_any(apis, marked_vhosts) if vhost != ours]
+        for vhost in left:
+            on_any(apis, partial(ManagementApi.delete_vhost, vhost=vhost))
+            print(f"removed the virtual host {vhost}, which a run has left")
+    except ClusterError as error:
+        print(f"virtual hosts that runs have left may stay: {error}", file=sys.stderr)

@@ -1,0 +1,104 @@
+"""List what a scenario would do to an attached cluster, without doing it: every act, its time and its machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from rabbitmq_resilience.checkers.units import counted
+from rabbitmq_resilience.extensions.attached.at_once import most_at_once
+from rabbitmq_resilience.extensions.attached.cluster_model import ClusterFile
+from rabbitmq_resilience.extensions.attached.offers import ENDS
+from rabbitmq_resilience.extensions.attached.on_clusters import known
+from rabbitmq_resilience.extensions.attached.permits import OFFERED_BY
+from rabbitmq_resilience.extensions.attached.shape import matched
+from rabbitmq_resilience.extensions.attached.watchdog import MARGIN_S
+from rabbitmq_resilience.extensions.attached.ways import reached_by
+from rabbitmq_resilience.model.acts import ACTS
+from rabbitmq_resilience.model.links import Link
+from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
+from rabbitmq_resilience.scenario.model import Scenario
+
+#: Acts that RabbitMQ's tools, or the broker, carry out as soon as they can.
+_TAKING_THEIR_TIME = frozenset({"stop", "drain", "alarm"})
+
+
+def plan(scenario: Scenario, file: Path) -> Iterator[str]:
+    """Yield lines for people, for a scenario that fits the cluster of that file (``on_clusters.fitted``)."""
+    stated = known(file).stated
+    names = {node: one.name for node, one in matched(scenario.topology, stated).items()}
+    load = scenario.workload
+    queues = f"{load.queues} {load.queue_type} queue{'s' if load.queues != 1 else ''}"
+    where = stated.virtual_host or "a virtual host of its own, which is removed at the end"
+    yield (
+        f"  load: {counted(load.publishers, 'publisher')} to {queues} in {where}, "
+        f"{'as fast as it goes' if load.rate_per_s is None else f'{load.rate_per_s}/s'}"
+    )
+    for number, step in enumerate(scenario.schedule):
+        yield f"  step {number}, {_when(step)}, {_description(step)}:"
+        acts = step.acts(scenario.topology)
+        for act, most in acts.items():
+            yield f"    {act}: {ACTS[act]}; at up to {most} node{'s' if most != 1 else ''} at once"
+        yield from (f"      {line}" for line in _places(step, scenario, stated, names) if acts)
+        if not acts:
+            yield "    nothing is done to brokers: only to our own clients, their links and our queues"
+    together = most_at_once(scenario, ACTS.keys())
+    if together is not None and len(together.steps) > 1:
+        numbers = " and ".join(map(str, together.steps))
+        at_once = f"up to {together.nodes} of {len(names)} nodes, by steps {numbers}"
+        yield f"  at once: {at_once}; allow: counts each act alone"
+    yield f"  lasts {_length(scenario)}"
+
+
+def _description(step: AnyFault) -> str:
+    fields = step.model_dump(mode="json", exclude={"fault", "at_s", "when", "for_s"}, exclude_defaults=True)
+    return " ".join([step.fault, ", ".join(f"{name}: {value}" for name, value in fields.items())]).rstrip()
+
+
+def _when(step: AnyFault) -> str:
+    if step.at_s is not None:
+        return f"{step.at_s:g} s after chaos begins, for {step.for_s:g} s"
+    assert step.when is not None, "a step has a time or a condition"
+    return f"once {step.when}, for {step.for_s:g} s"
+
+
+def _places(step: AnyFault, scenario: Scenario, stated: ClusterFile, names: dict[str, str]) -> Iterator[str]:
+    """Yield the machines. If a target is drawn or found only during the run, yield all that it may mean."""
+    topology = scenario.topology
+    if all("api" in OFFERED_BY.get(act, ()) for act in step.acts(topology)):
+        yield "by the management API"
+        return
+    ends = _ends(step, scenario, stated)
+    for node in sorted(step.may_act_on(topology) & names.keys()):
+        yield f"{names[node]}, by {reached_by(stated, names[node])}; {ends}"
+    links = {link for link in step.touches_links(topology) | step.touches_packets(topology) if link.client is None}
+    sent = "delay" in step.acts(topology) and stated.offers.kubernetes is None  # pods delay what they receive
+    for node in sorted({link.source if sent else link.target for link in links}):
+        peers = {link.target for link in links if link.source == node} if sent else _sources(links, node)
+        packets = f"packets {'to' if sent else 'from'} {', '.join(names[peer] for peer in sorted(peers))}"
+        yield f"{names[node]}, by {reached_by(stated, names[node])}: {packets}; {ends}"
+
+
+def _ends(step: AnyFault, scenario: Scenario, stated: ClusterFile) -> str:
+    acts = step.acts(scenario.topology)
+    since = "is done" if _TAKING_THEIR_TIME & acts.keys() else "began"
+    by_watchdog = f"ends by itself {MARGIN_S + step.for_s:g} s after it {since}, at the latest"
+    commands, kubernetes = stated.offers.commands, stated.offers.kubernetes
+    if commands is not None:
+        return ", ".join(sorted({ENDS[act.ends] for act in map(commands.act, acts) if act is not None}))
+    if kubernetes is None:
+        return by_watchdog
+    return ", ".join(dict.fromkeys(ENDS.get(kubernetes.ends(act), by_watchdog) for act in acts))
+
+
+def _sources(links: set[Link], target: str) -> set[str]:
+    return {link.source for link in links if link.target == target}
+
+
+def _length(scenario: Scenario) -> str:
+    phases = scenario.phases
+    chaos_s = scenario.chaos_s
+    return (
+        f"{phases.steady_s:g} s steady, {chaos_s:g} s chaos, up to {phases.recovery_s:g} s recovery and "
+        f"{phases.drain_s:g} s until the queues are empty"
+    )

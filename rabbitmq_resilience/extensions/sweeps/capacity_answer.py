@@ -1,0 +1,175 @@
+"""Compute what a load needs from the cells of a sweep, and check the model by which it is computed."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rabbitmq_resilience.extensions.sweeps.capacity import OF, Capacity, CapacityRequest, KnownCapacity, number_of
+from rabbitmq_resilience.extensions.sweeps.capacity_model import NODES_MAX, Model, TooFewCellsError, fit
+from rabbitmq_resilience.extensions.sweeps.paired import by_round
+from rabbitmq_resilience.extensions.sweeps.results import ResultRow, Results
+from rabbitmq_resilience.extensions.sweeps.statistics import ConfidenceInterval, median_interval
+from rabbitmq_resilience.extensions.sweeps.sweep_model import SweepSpec
+from rabbitmq_resilience.extensions.sweeps.wheres import where
+
+
+@dataclass(frozen=True)
+class PredictedCell:
+    """A measured value and the model's prediction of it.
+
+    ``by_model`` is None if too few cells are left for a model; then ``why`` says so. ``outside``: factors that lie
+    outside the measured range."""
+
+    what: str
+    measured: float
+    by_model: ConfidenceInterval | None
+    outside: Sequence[str] = ()
+    why: str = ""
+
+    @property
+    def is_within(self) -> bool:
+        """Return whether the measured value lies within the interval of the prediction."""
+        return self.by_model is not None and self.by_model.low <= self.measured <= self.by_model.high
+
+    @property
+    def times(self) -> float:
+        """Return the ratio of the measured value to the predicted one; NaN without a prediction."""
+        return self.measured / self.by_model.middle if self.by_model is not None else math.nan
+
+
+@dataclass(frozen=True)
+class CapacityAnswer:
+    """What the ``wanted`` load needs: ``nodes``, ``cores``, and the rate of each core (``per_core_s``).
+
+    ``of_nodes``: the name of the factor for the number of nodes. ``outside``: factors that lie outside the measured
+    range. ``queues``: how many queues are enough, by what one queue carried in every run of some cell. ``left_out``:
+    cells that were predicted from those of other labels. ``from_others``: predictions of what others measured.
+    ``unused``: the number of cells that broke a promise or have no number in most of their runs."""
+
+    wanted: CapacityRequest
+    of_nodes: str
+    model: Model
+    nodes: ConfidenceInterval
+    cores: ConfidenceInterval
+    per_core_s: ConfidenceInterval
+    outside: Sequence[str]
+    queues: float | None
+    left_out: Sequence[PredictedCell]
+    from_others: Sequence[PredictedCell]
+    unused: int
+
+    @property
+    def more_than(self) -> int | None:
+        """Return NODES_MAX if more nodes than that would be needed; else None.
+
+        None also if no number of nodes would do, as each further node costs more than it brings."""
+        grows = self.model.powers[self.of_nodes].middle > -1
+        return NODES_MAX if math.isinf(self.nodes.middle) and grows else None
+
+    @property
+    def within(self) -> int:
+        """Return how many of ``left_out`` lie within their intervals."""
+        return sum(one.is_within for one in self.left_out)
+
+
+Cell = tuple[Mapping[str, float], float]
+
+
+def capacity(
+    results: Results, spec: SweepSpec, *, wanted: CapacityRequest | None = None
+) -> CapacityAnswer | str | None:
+    """Compute what the load needs that is ``wanted``, by default in the sweep file.
+
+    Return None if the sweep has no section ``capacity``, and a text that says why if nothing can be computed."""
+    of = spec.capacity
+    if of is None:
+        return None
+    cells, unused = _cells(results, of)
+    try:
+        model = fit([(at, value) for _, at, value in cells])
+    except TooFewCellsError as error:
+        return str(error)
+    wanted = wanted or of.wanted
+    nodes = model.nodes_needed(of.nodes, wanted.per_s, wanted.cores_a_node, wanted.at)
+    at = {**wanted.at, of.nodes: nodes.middle if math.isfinite(nodes.middle) else model.ranges[of.nodes][1]}
+    low, middle, high = (edge * wanted.cores_a_node for edge in (nodes.low, nodes.middle, nodes.high))
+    return CapacityAnswer(
+        wanted,
+        of.nodes,
+        model,
+        nodes,
+        ConfidenceInterval(low, middle, high, nodes.level),
+        model.predict(at),
+        model.outside(at),
+        _queues(results, of, wanted.per_s),
+        list(_left_out(of, cells)),
+        [_predicted(model, known) for known in of.beside],
+        unused,
+    )
+
+
+def _cells(results: Results, of: Capacity) -> tuple[list[tuple[str, Mapping[str, float], float]], int]:
+    """Return (name, factors, median) of each cell that the model uses, and the number of unused cells."""
+    cells, unused = [], 0
+    for labels, values in _values(results, OF).items():
+        middle = median_interval(values).middle if values else math.nan
+        if 0 < middle < math.inf:
+            cells.append((where(dict(labels)), _factors(of, dict(labels)), middle))
+        else:
+            unused += 1
+    return cells, unused
+
+
+def _values(results: Results, measure: str) -> dict[tuple[tuple[str, str], ...], list[float]]:
+    """Return {labels of a cell: its numbers}.
+
+    The numbers are empty if a run broke a promise, or if most runs have no number. The remaining runs would make the
+    cell look too good."""
+    cells: dict[tuple[tuple[str, str], ...], list[ResultRow]] = {}
+    for line in results.final:
+        cells.setdefault(tuple(line.labels.items()), []).append(line)
+    found = {}
+    for labels, lines in cells.items():
+        values = [*by_round(lines, measure).values()]
+        usable = 2 * len(values) > len(lines) and not any(line.verdict == "INVALID" for line in lines)
+        found[labels] = values if usable else []
+    return found
+
+
+def _factors(of: Capacity, labels: Mapping[str, str]) -> Mapping[str, float]:
+    numbers = {axis: number_of(labels[axis]) for axis in of.by}
+    return {axis: number for axis, number in numbers.items() if number is not None}
+
+
+def _queues(results: Results, of: Capacity, per_s: float) -> float | None:
+    """Return how many queues are enough if each carries as much as one did in the worst run of the best cell.
+
+    The worst run is taken, as the best of many medians is often a lucky one. A queue may carry more: if clients or
+    processors were the limit, it did not reach its own."""
+    if of.queues not in of.by:
+        return None
+    worst = ((min(values), dict(labels)) for labels, values in _values(results, of.rate).items() if values)
+    carried = max((least / _factors(of, labels)[of.queues] for least, labels in worst), default=0.0)
+    return float(math.ceil(per_s / carried)) if carried > 0 else None
+
+
+def _left_out(of: Capacity, cells: Sequence[tuple[str, Mapping[str, float], float]]) -> list[PredictedCell]:
+    """Predict the cells of each left-out label from the cells of all other labels."""
+    found = []
+    for axis, labels in of.left_out.items():
+        for number in map(number_of, labels):
+            inside = [(at, value) for _, at, value in cells if at[axis] != number]
+            apart = [(name, at, value) for name, at, value in cells if at[axis] == number]
+            try:
+                model = fit(inside)
+            except TooFewCellsError as error:
+                found += [PredictedCell(name, value, None, why=str(error)) for name, _, value in apart]
+                continue
+            found += [PredictedCell(name, value, model.predict(at), model.outside(at)) for name, at, value in apart]
+    return found
+
+
+def _predicted(model: Model, known: KnownCapacity) -> PredictedCell:
+    return PredictedCell(known.what, known.per_s / known.cores, model.predict(known.at), model.outside(known.at))

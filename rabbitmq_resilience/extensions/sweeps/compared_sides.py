@@ -1,0 +1,154 @@
+"""Make the sides of a comparison: from labels of an axis, from two results of a sweep, or from two nights."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields, replace
+
+from rabbitmq_resilience.extensions.nights.night_file import Night
+from rabbitmq_resilience.extensions.sweeps.comparison import ComparedSide, Comparison, Runs, compare
+from rabbitmq_resilience.extensions.sweeps.measures import OF_NIGHTS, night_number
+from rabbitmq_resilience.extensions.sweeps.paired import by_round, in_both
+from rabbitmq_resilience.extensions.sweeps.results import MAY_DIFFER, Of, ResultRow, Results
+from rabbitmq_resilience.extensions.sweeps.sweep_model import SweepSpec
+from rabbitmq_resilience.extensions.sweeps.wheres import where
+from rabbitmq_resilience.report.rate import Rate
+from rabbitmq_resilience.runner.run_line import RunLine
+
+
+def of_axis(results: Results, spec: SweepSpec) -> dict[int, Comparison]:
+    """Compare each label of the axis ``compared`` with its first one, if both were played.
+
+    Return {number of the label, from 1: comparison}; empty if no axis is compared. Only rounds in which both gave
+    numbers count."""
+    axis = next((axis for axis in spec.axes if axis.called == spec.compared), None)
+    if axis is None:
+        return {}
+    sides = {label: _cells(results.final, axis.called, label) for label in axis.choices}
+    (first, mine), *others = sides.items()
+    played = sum(bool(mine and theirs) for _, theirs in others)
+    return {
+        place: compare(
+            ComparedSide(first, _paired(mine, theirs)), ComparedSide(other, _paired(theirs, mine)), among=played
+        )
+        for place, (other, theirs) in enumerate(others, 2)
+        if mine and theirs
+    }
+
+
+_Cells = Mapping[str, Sequence[ResultRow]]
+
+
+def _cells(lines: Sequence[ResultRow], axis: str, label: str) -> _Cells:
+    by_cell: dict[str, list[ResultRow]] = {}
+    for line in lines:
+        if line.labels.get(axis) == label:
+            by_cell.setdefault(where(line.labels, without=axis), []).append(line)
+    return by_cell
+
+
+def _paired(cells: _Cells, others: _Cells) -> dict[str, Runs]:
+    """Return the runs of one side, without numbers and verdicts of rounds in which the other side has none."""
+    found = {}
+    for cell, mine in cells.items():
+        runs = _runs(mine)
+        if cell in others:
+            theirs = others[cell]
+            numbers = {name: in_both(by_round(mine, name), by_round(theirs, name))[0] for name in runs.values}
+            decided = {line.round for line in theirs if line.verdict in _DECIDED}
+            broke = _broke([line.verdict for line in mine if line.round in decided])
+            runs = replace(runs, values=numbers, broke=broke)
+        found[cell] = runs
+    return found
+
+
+def of_results(results: Results, name: str) -> ComparedSide:
+    """Return a side with all cells of a sweep."""
+    by_cell: dict[str, list[ResultRow]] = {}
+    for line in results.final:
+        by_cell.setdefault(where(line.labels), []).append(line)
+    return ComparedSide(name, {cell: _runs(mine) for cell, mine in by_cell.items()})
+
+
+def _runs(lines: Sequence[ResultRow]) -> Runs:
+    names = {name: None for line in lines for name in line.values}
+    measured = [line for line in lines if line.status == "measured"]
+    return Runs(
+        {name: [value for line in measured if (value := line.values.get(name)) is not None] for name in names},
+        _broke([line.verdict for line in lines]),
+        len(lines) - len(measured),
+    )
+
+
+#: Verdicts that say whether a promise was kept.
+_DECIDED = ("VALID", "INVALID")
+
+
+def _broke(verdicts: Sequence[str]) -> Rate | None:
+    decided = [verdict for verdict in verdicts if verdict in _DECIDED]
+    return Rate(decided.count("INVALID"), len(decided)) if decided else None
+
+
+def of_nights(nights: Sequence[Night], name: str) -> ComparedSide:
+    """Return a side with all scenarios of one or more nights, except schedules that are drawn at random each night."""
+    by_scenario: dict[str, list[RunLine]] = {}
+    for night in nights:
+        for played in night.played:
+            if not played.drawn:
+                by_scenario.setdefault(played.scenario, []).append(played)
+    return ComparedSide(name, {scenario: _played(mine) for scenario, mine in by_scenario.items()})
+
+
+def _played(mine: Sequence[RunLine]) -> Runs:
+    decided = [played for played in mine if played.verdict != "UNKNOWN"]
+    values = {
+        field: [value for played in decided if (value := night_number(played, field)) is not None]
+        for field in OF_NIGHTS
+    }
+    return Runs(values, _broke([played.verdict for played in mine]), len(mine) - len(decided))
+
+
+def results_apart(first: Results, second: Results) -> Iterator[str]:
+    """Yield what else differs between two results of sweeps, and so may cause a difference."""
+    one, other = first.of, second.of
+    if one is None or other is None:
+        return
+    for field in fields(Of):
+        a, b = getattr(one, field.name), getattr(other, field.name)
+        if field.name not in MAY_DIFFER | {"digest"} and a != b:
+            yield f"{field.name.replace('_', ' ')}: {a} and {b}"
+    if one.broker_version == other.broker_version:
+        yield from _shares_apart(
+            "RabbitMQ",
+            [line.broker_version for line in first.final if line.run],
+            [line.broker_version for line in second.final if line.run],
+        )
+    if one.digest != other.digest:
+        yield "the sweep files: only cells with the same labels are compared, and they may mean something else"
+
+
+def nights_apart(first: Sequence[Night], second: Sequence[Night]) -> Iterator[str]:
+    """Yield what else differs between two groups of nights, and so may cause a difference."""
+    conditions: Mapping[str, Callable[[Night], Iterable[object]]] = {
+        "machine": lambda night: [night.header.machine.id],
+        "suite commit": lambda night: [night.header.suite_commit],
+        "driver": lambda night: [played.driver for played in night.played],
+        "RabbitMQ": lambda night: [played.broker_version for played in night.played],
+    }
+    for what, of in conditions.items():
+        a, b = ([str(one) for night in nights for one in of(night)] for nights in (first, second))
+        yield from _shares_apart(what, a, b)
+
+
+def _shares_apart(what: str, first: Sequence[str], second: Sequence[str]) -> Iterator[str]:
+    """Yield a sentence if the two have different values, or the same values in different proportions."""
+    a, b = Counter(first), Counter(second)
+    if a.keys() != b.keys():
+        yield f"{what}: {', '.join(sorted(a))} and {', '.join(sorted(b))}"
+    elif any(a[one] * b.total() != b[one] * a.total() for one in a):
+        yield f"{what}: {_counted(a)} on one side, {_counted(b)} on the other"
+
+
+def _counted(found: Counter[str]) -> str:
+    return ", ".join(f"{found[one]} times {one}" for one in sorted(found))

@@ -1,0 +1,84 @@
+"""Show on one page what was played and how it ended: versions as columns, families of faults as rows.
+
+.venv/bin/python -m rabbitmq_resilience.extensions.tables.evidence > reports/evidence.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rabbitmq_resilience.extensions.tables.ledger import read_ledger, runs_of
+from rabbitmq_resilience.extensions.tables.runs import Counts, LedgerRun, read_explained
+from rabbitmq_resilience.report.markdown_tables import TEMPLATES, markdown
+from rabbitmq_resilience.report.wording import NOTHING
+
+LOADS = "loads of case studies"
+
+#: Families of scenarios, and a pattern of their titles. The first pattern that matches counts.
+FAMILIES = {
+    LOADS: r"^(durable|fan_out|flow_control_\d|lazy|low_latency_\d+|many_queues|million|not_durable"
+    r"|sizing|telemetry),",
+    "random schedules": r"^Random",
+    "rolling restarts": r"[Rr]olling restart",
+    "connections of clients": r"^(Consumer|Publisher) |to a consumer|Exclusive queues|Queues expire",
+    "backlogs, memory, disks": r"slow|backlog|Publishers peak|million messages|runs out of|loses its disk|expire into"
+    r"|any consumer grows",
+    "blips, flapping and lossy links": r"flaps|too short|^All links|Packets are lost|Confirms stop",
+    "cuts": r"cut|bridge|even split|disconnected|not heard",
+    "declarations, timeouts, counts": r"queues are declared|were declared while|^Each consumer|^A queue counts",
+    "brokers that die or freeze": r"\bdies?\b|died|freezes|frozen",
+}
+OTHER, ALL = "other", "all"
+
+
+def family(title: str) -> str:
+    """Return the family of a scenario."""
+    return next((name for name, titles in FAMILIES.items() if re.search(titles, title)), OTHER)
+
+
+def evidence(lines: Iterable[Mapping[str, Any]], explained: Mapping[str, Mapping[str, str]]) -> str:
+    """Return the page as Markdown, made of lines of the ledger: the newest version first."""
+    runs = runs_of(lines, explained)
+    cells: dict[tuple[str, str], list[LedgerRun]] = defaultdict(list)
+    for run in runs:
+        version = str(run.verdict["broker_version"])
+        cells[family(str(run.verdict["title"])), version].append(run)
+        cells[ALL, version].append(run)
+    versions = newest_first(version for _, version in cells)
+    rows = [name for name in (*FAMILIES, OTHER, ALL) if any((name, version) in cells for version in versions)]
+    return markdown(
+        TEMPLATES / "evidence.md.j2",
+        versions=versions,
+        rows=rows,
+        cells={key: Counts.of(found) for key, found in cells.items()},
+        broken={version: _broken(cells[ALL, version]) for version in versions},
+    )
+
+
+def newest_first(versions: Iterable[str]) -> list[str]:
+    """Return the versions, each once, the newest first."""
+    return sorted(set(versions), key=lambda version: list(map(int, re.findall(r"\d+", version))), reverse=True)
+
+
+def _broken(runs: Sequence[LedgerRun]) -> list[tuple[str, int, str]]:
+    """Return (cause, number of runs, public issues) for the runs that did not end as they should, most runs first."""
+    odd = [run for run in runs if not run.held]
+    found = []
+    for blamed, count in Counter(run.blamed for run in odd).most_common():
+        issues = Counter(re.findall(r"rabbitmq-server#\d+", " ".join(run.why for run in odd if run.blamed == blamed)))
+        found.append((blamed, count, ", ".join(f"{issue} ({runs})" for issue, runs in issues.most_common()) or NOTHING))
+    return found
+
+
+def main() -> None:
+    """Print the page."""
+    argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", maxsplit=1)[0]).parse_args()
+    print(evidence(read_ledger(), read_explained()), end="")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,45 @@
+"""Show how often safe scenarios did not end as they should, and why: from the ledger and reports/explained.yaml.
+
+.venv/bin/python -m rabbitmq_resilience.extensions.tables.false_alarms > reports/false-alarms.md
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections import Counter
+from collections.abc import Iterable
+
+from rabbitmq_resilience.extensions.tables.ledger import read_ledger, runs_of
+from rabbitmq_resilience.extensions.tables.run_verdicts import Platform
+from rabbitmq_resilience.extensions.tables.runs import Counts, LedgerRun, read_explained
+from rabbitmq_resilience.extensions.tables.would_notice import corpus
+from rabbitmq_resilience.report.markdown_tables import TEMPLATES, markdown
+
+
+def false_alarms(runs: Iterable[LedgerRun]) -> str:
+    """Return the page as Markdown, made of runs in their order."""
+    unsafe = corpus()
+    safe = [run for run in runs if run.verdict["title"] not in unsafe]
+    by_platform: dict[Platform, list[LedgerRun]] = {}
+    for run in safe:
+        by_platform.setdefault(run.platform, []).append(run)
+    odd = [run for run in safe if not run.held]
+    return markdown(
+        TEMPLATES / "false-alarms.md.j2",
+        platforms={
+            **{str(where): Counts.of(by_platform[where]) for where in sorted(by_platform)},
+            "all": Counts.of(safe),
+        },
+        odd=odd,
+        causes=Counter(run.blamed for run in odd),
+    )
+
+
+def main() -> None:
+    """Print the page."""
+    argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", maxsplit=1)[0]).parse_args()
+    print(false_alarms(runs_of(read_ledger(), read_explained())), end="")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""What every other room shares: links, topologies, nodes, and the base of models."""

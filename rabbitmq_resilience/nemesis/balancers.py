@@ -1,0 +1,124 @@
+"""The base of faults on load balancers, which take balancers away and bring them back.
+
+Process states prove them, and connections must agree. A balancer that is gone refuses connections, and a frozen one
+answers none, while clients are still answered another way.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rabbitmq_resilience.history.events import Effect
+from rabbitmq_resilience.model.links import Link
+from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.nemesis.fault import FaultContext, Proof, left_over
+from rabbitmq_resilience.nemesis.processes import BACK_WITHIN_S, ProcessInjection
+from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
+from rabbitmq_resilience.nemesis.targets import Resolver, TargetError, check_balancer
+from rabbitmq_resilience.sut.protocol import LoadBalancers, ProcessState
+from rabbitmq_resilience.workload.workload_model import Workload
+
+ALL = "all"
+#: How long a frozen balancer must keep a connection waiting.
+UNANSWERED_S = 1.0
+_ANSWERED_WITHIN_S = 2.0
+
+
+class BalancerStep(ScheduledFault):
+    """``balancer`` is one by number, from 0 (``balancer:0``), or ``all``. ``take``, ``give`` and ``taken`` are as in
+    ``nemesis.processes.ProcessStep``."""
+
+    balancer: str
+
+    acts_on: ClassVar[str] = "balancers"
+    take: ClassVar[str]
+    give: ClassVar[str]
+    taken: ClassVar[ProcessState]
+
+    def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:  # noqa: ARG002 - one form for all
+        try:
+            check_balancer(topology.balancer_names[0] if self._means_all(topology) else self.balancer, topology)
+        except TargetError as error:
+            return {"balancer": str(error)}
+        return {}
+
+    def claims(self, topology: Topology) -> frozenset[str]:
+        return frozenset(self._names(topology))
+
+    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> BalancerInjection:  # noqa: ARG002
+        balancers = context.cluster.balancers
+        names = self._names(context.cluster.topology)
+        return BalancerInjection(
+            context, names, getattr(balancers, self.take), getattr(balancers, self.give), self.taken
+        )
+
+    def _names(self, topology: Topology) -> tuple[str, ...]:
+        return topology.balancer_names if self.balancer == ALL else (self.balancer,)
+
+    def _means_all(self, topology: Topology) -> bool:
+        return self.balancer == ALL and bool(topology.balancers)
+
+
+@dataclass
+class BalancerInjection(ProcessInjection):
+    """``nodes`` are balancers."""
+
+    @property
+    def effect(self) -> Effect:
+        """Return the links between the balancers and the brokers as cut."""
+        ways = {Link(name, node) for name in self.nodes for node in self.context.cluster.topology.client_nodes}
+        return Effect(links_cut=frozenset(ways | {link.back for link in ways}), sudden=self.taken == "gone")
+
+    @property
+    def places(self) -> LoadBalancers:
+        return self.context.cluster.balancers
+
+    @property
+    def returning(self) -> bool:
+        return False
+
+    def prove(self, *, timeout_s: float) -> Proof:
+        ends_s = time.monotonic() + timeout_s
+        process = super().prove(timeout_s=timeout_s)
+        still = left_over(self._served, timeout_s=ends_s - time.monotonic(), what="balancers to stop serving")
+        names = ", ".join(self.nodes)
+        silent = f"no broker answers through {names} for {UNANSWERED_S:g} s"
+        text = f"connections to {names} are refused" if self.taken == "gone" else silent
+        seen = Proof(not still, "; ".join(still) or f"{text}, while {self._answering_elsewhere()} answers")
+        return Proof.of_all(process, seen)
+
+    def prove_healed(self) -> Proof:
+        process = super().prove_healed()
+        still = left_over(self._mute, timeout_s=BACK_WITHIN_S, what="brokers to answer through balancers")
+        return Proof.of_all(process, Proof(not still, "; ".join(still) or "a broker answers through each"))
+
+    def _served(self) -> list[str]:
+        """Return the balancers that still serve. If none does, say so if no broker answers past them: then their
+        silence proves nothing."""
+        if self.taken == "gone":
+            serving = [f"{name} accepts connections" for name in self.nodes if not self.places.refuses(name)]
+        else:
+            answers = self.places.answers
+            serving = [f"{name} is answered for" for name in self.nodes if answers(name, timeout_s=UNANSWERED_S)]
+        return serving or ([] if self._answering_elsewhere() else ["no broker answers past it either"])
+
+    def _mute(self) -> list[str]:
+        """Return the balancers through which no broker answers, though some broker could."""
+        if not self._serving():
+            return [] if not any(map(self.places.refuses, self.nodes)) else ["connections are still refused"]
+        answers = self.places.answers
+        return [f"{n} is not answered for" for n in self.nodes if not answers(n, timeout_s=_ANSWERED_WITHIN_S)]
+
+    def _answering_elsewhere(self) -> str:
+        """Return another balancer or a broker through which clients are answered now; empty if there is none."""
+        others = [name for name in self.context.cluster.topology.balancer_names if name not in self.nodes]
+        there = (n for n in others if self.places.process(n) == "running")
+        answering = (n for n in there if self.places.answers(n, timeout_s=_ANSWERED_WITHIN_S))
+        return next(answering, None) or next(iter(self._serving()), "")
+
+    def _serving(self) -> list[str]:
+        cluster = self.context.cluster
+        return [node for node in cluster.topology.client_nodes if cluster.state(node) == "up"]

@@ -1,0 +1,151 @@
+"""Limit what brokers get of their machine: part of a CPU, or a limit of memory, as if a neighbour took the rest."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from rabbitmq_resilience.history.events import Effect
+from rabbitmq_resilience.model.errors import ClusterError
+from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.nemesis.fault import FaultContext, Proof, left_over, on_each
+from rabbitmq_resilience.nemesis.packet_faults import in_containers
+from rabbitmq_resilience.nemesis.processes import KILLED
+from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
+from rabbitmq_resilience.nemesis.targets import Resolver, fixed_nodes, is_fixed, node_problems, possible_nodes
+from rabbitmq_resilience.sut.container_protocol import Resources
+from rabbitmq_resilience.workload.workload_model import Workload
+
+FREE_AGAIN_WITHIN_S = 20.0
+#: The smallest limit that container engines accept.
+MEMORY_MIN_BYTES = 6 * 2**20
+CPUS_MIN = 0.01
+
+
+class Limit(ScheduledFault):
+    """``cpus`` is the number of CPU-seconds that the node gets in a second. ``memory_bytes`` limits its memory: the
+    kernel kills a process that needs more, and a node that ended this way is started again when the limit is lifted."""
+
+    fault: Literal["limit"] = "limit"
+    node: str
+    cpus: Annotated[float, Field(ge=CPUS_MIN, le=1024)] | None = None
+    memory_bytes: Annotated[int, Field(ge=MEMORY_MIN_BYTES)] | None = None
+
+    acts_on: ClassVar[str] = "containers"
+    example: ClassVar[str] = "node: b1, cpus: 0.5"
+
+    @model_validator(mode="after")
+    def _something(self) -> Self:
+        if self.cpus is None and self.memory_bytes is None:
+            raise ValueError("there is nothing to limit; give cpus: 0.2, or memory_bytes: 200000000, or both")
+        return self
+
+    def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
+        return node_problems(self.node, topology, workload)
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        return (self.node,)
+
+    def touches_processes(self, topology: Topology) -> frozenset[str]:
+        """Return the nodes if memory is limited: a node that lacks memory may end."""
+        ends = self.memory_bytes is not None and is_fixed(self.node)
+        return frozenset(fixed_nodes(self.node, topology)) if ends else frozenset()
+
+    def may_touch_processes(self, topology: Topology) -> frozenset[str]:
+        return frozenset(possible_nodes(self.node, topology))
+
+    def claims(self, topology: Topology) -> frozenset[str]:
+        return frozenset(f"the limits of {node}" for node in possible_nodes(self.node, topology))
+
+    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> LimitInjection:  # noqa: ARG002
+        return LimitInjection(context, resolver.nodes(self.node), self.cpus, self.memory_bytes)
+
+
+@dataclass
+class LimitInjection:
+    context: FaultContext
+    nodes: tuple[str, ...]
+    cpus: float | None
+    memory_bytes: int | None
+    _before: dict[str, Resources] = field(default_factory=dict, init=False)
+    _began_s: float = field(default=0.0, init=False)
+
+    @property
+    def effect(self) -> Effect:
+        """Return the nodes as starved only, as none is surely away."""
+        return Effect(nodes_starved=self.nodes)
+
+    def inject(self) -> None:
+        cluster = in_containers(self.context.cluster)
+        self._began_s = time.monotonic()
+        for node in self.nodes:
+            self._before[node] = cluster.resources(node)
+            if not self._before[node].unlimited:
+                raise ClusterError(f"{node} was limited before the fault began")
+            cluster.limit(node, cpus=self.cpus, memory_bytes=self.memory_bytes)
+
+    def heal(self) -> None:
+        cluster = in_containers(self.context.cluster)
+
+        def free(node: str) -> None:
+            cluster.limit(node, cpus=None, memory_bytes=None)
+            if cluster.process(node) == "gone":
+                cluster.start(node)
+
+        on_each(self._before, free)
+
+    def prove(self, *, timeout_s: float) -> Proof:
+        """Return a proof that each node waited for its CPU and has its limit of memory, or was killed because of it."""
+        seen: dict[str, str] = {}
+
+        def unproven() -> list[str]:
+            lacking = []
+            for node in self.nodes:
+                complaint, seen[node] = self._look(node)
+                lacking += [f"{node} {complaint}"] if complaint else []
+            return lacking
+
+        still = left_over(unproven, timeout_s=timeout_s, what="limits to be reached")
+        return Proof(not still, "; ".join(still or seen.values()))
+
+    def prove_healed(self) -> Proof:
+        """Return a proof that each process runs without a limit, as before."""
+        cluster = in_containers(self.context.cluster)
+
+        def limited() -> list[str]:
+            away = [f"{node} is {cluster.process(node)}" for node in self.nodes if cluster.process(node) != "running"]
+            return away or [f"{node} is still limited" for node in self.nodes if not cluster.resources(node).unlimited]
+
+        still = left_over(limited, timeout_s=FREE_AGAIN_WITHIN_S, what="limits to be lifted")
+        return Proof(not still, "; ".join(still) or f"{', '.join(self.nodes)} has no limit")
+
+    def _look(self, node: str) -> tuple[str, str]:
+        """Return what is not seen yet on the node, and what is."""
+        cluster = in_containers(self.context.cluster)
+        if cluster.process(node) == "gone":
+            return self._look_at_end(node)
+        now, complaints, seen = cluster.resources(node), [], []
+        waited_s = now.waited_s - self._before[node].waited_s
+        if self.cpus is not None:
+            seen.append(f"{node} waited {waited_s:.1f} s for its CPU")
+            complaints += [] if waited_s > 0 else [f"needs no more than {self.cpus:g} CPUs, and never waited for more"]
+        if self.memory_bytes is not None:
+            seen.append(f"{node} has {now.memory_used_bytes:,} of {now.memory_bytes:,} bytes")
+            fits = now.memory_bytes <= self.memory_bytes
+            complaints += [] if fits else [f"may still have {now.memory_bytes} bytes"]
+        return " and ".join(complaints), ", ".join(seen)
+
+    def _look_at_end(self, node: str) -> tuple[str, str]:
+        """Return a complaint and a finding on a node that ended: the kernel kills a node that lacks memory, but other
+        steps may have ended it too."""
+        status, others = self.context.cluster.exit_status(node), self.context.at_work
+        if others.took(node, other_than=self.context.step, since_s=self._began_s):
+            return "has ended by another step", ""
+        if self.memory_bytes is None or status not in KILLED:
+            return f"has ended with status {status}, which this limit does not explain", ""
+        return "", f"{node} was killed, with status {status}, for lack of memory: by no other step"

@@ -1,0 +1,174 @@
+"""The base class of every step of a schedule: when it begins, how long it lasts, and what others must know of its
+fault.
+
+A fault is a subclass with its own fields and ``fault: Literal["its_name"]``. The methods here are defaults that fit
+most faults.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
+
+from pydantic import Field, model_validator
+
+from rabbitmq_resilience.model.base import Spec
+from rabbitmq_resilience.model.links import Link
+from rabbitmq_resilience.model.node_options import NONE, NodeOptions
+from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.nemesis.conditions import When
+from rabbitmq_resilience.nemesis.fault import FaultContext, Injection
+from rabbitmq_resilience.nemesis.targets import Resolver
+from rabbitmq_resilience.workload.workload_model import Workload
+
+SECONDS_MAX = 86_400
+#: How long a condition may take to become true by default.
+CONDITION_PATIENCE_S = 120.0
+Seconds = Annotated[float, Field(ge=0, le=SECONDS_MAX)]
+
+
+LASTS_S_MAX = 86_400.0
+#: Stands for ``for_s`` if a step gives only ``for_ticks``, until the cluster's ``net_ticktime`` is known.
+TICKS_NOT_KNOWN_S = LASTS_S_MAX
+
+
+class ScheduledFault(Spec):
+    """A step begins ``at_s`` seconds after the end of the steady phase, or once ``when`` holds; give one of the two.
+    ``for_s`` is how long the fault lasts before it is healed. ``for_ticks`` gives that time in multiples of the
+    cluster's ``net_ticktime``, by which brokers notice a silent peer, so it fits any cluster. A condition may take at
+    least 120 s to become true, or ``chaos_s`` if the phases give it. That time counts from the latest end of the step
+    that it waits for. If the condition does not become true, the step is skipped and the run is UNKNOWN."""
+
+    if TYPE_CHECKING:
+        fault: str
+
+    at_s: Seconds | None = None
+    when: When | None = None
+    for_s: Annotated[float, Field(gt=0, le=LASTS_S_MAX)]
+    for_ticks: Annotated[float, Field(gt=0, le=100)] | None = None
+
+    #: The capability that a driver must offer for this fault (``sut.drivers``).
+    acts_on: ClassVar[str]
+    #: An example of the fault's own fields for people, in YAML.
+    example: ClassVar[str] = ""
+    #: Whether the fault only makes its links slower and lets all messages pass.
+    slows_links: ClassVar[bool] = False
+    #: Whether a broker itself must do something for the fault, which it can do once it has been up for long.
+    needs_calm: ClassVar[bool] = False
+    #: Whether the fault acts on the whole machine, so that no other scenario may be played there meanwhile.
+    takes_the_machine: ClassVar[bool] = False
+    #: How long a busy broker may take to begin. The time that the fault lasts counts only from then.
+    begins_within_s: ClassVar[float] = 0.0
+    #: How long the healing may take.
+    heals_within_s: ClassVar[float] = 0.0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _lasts_for_ticks(cls, stated: Any) -> Any:
+        """Allow ``for_ticks`` without ``for_s``. The scenario, which knows its cluster, sets ``for_s`` later."""
+        if isinstance(stated, Mapping) and "for_s" not in stated and "for_ticks" in stated:
+            return {**stated, "for_s": TICKS_NOT_KNOWN_S}
+        return stated
+
+    @model_validator(mode="after")
+    def _one_beginning(self) -> Self:
+        if (self.at_s is None) == (self.when is None):
+            raise ValueError("a step begins either at a time (at_s: 5) or when: something is true; give one of them")
+        return self
+
+    @property
+    def ends_s(self) -> float | None:
+        """Return when a timed step ends, or None if the step waits for a condition."""
+        return None if self.at_s is None else self.at_s + self.for_s
+
+    @abstractmethod
+    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> Injection:
+        """Choose the targets now. Raise TargetError if there is none at this moment."""
+
+    def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:  # noqa: ARG002 - for others to use
+        """Return what is wrong with the targets as {field: text}; empty if they are right."""
+        return {}
+
+    def acts(self, topology: Topology) -> Mapping[str, int]:  # noqa: ARG002 - for others to use
+        """Return what the step does to brokers, as {action: the most nodes that it acts on}. The actions are those of
+        ``extensions.attached.cluster_model.ACTS``. Empty if the step acts only on clients, their links and the run's
+        queues."""
+        return {}
+
+    @property
+    def unsettles(self) -> bool:
+        """Return whether the step may make nodes end, pause or start again, so that queues look for other leaders."""
+        return False
+
+    def leaves_majority(self, topology: Topology) -> bool:  # noqa: ARG002 - for others to use
+        """Return whether some node still serves during the step, if no other step is at work."""
+        return True
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """Return the targets as the step is written with them, see ``nemesis.targets``."""
+        return ()
+
+    def claims(self, topology: Topology) -> frozenset[str]:  # noqa: ARG002 - for others to use
+        """Return, in words, what only one step may act on at a time, because proofs could not distinguish two steps.
+        Nodes and clients are in ``touches_processes``."""
+        return frozenset()
+
+    def can_be_seen(self, *, alone_s: float, slow_s: float) -> bool:  # noqa: ARG002 - for others to use
+        """Return whether the proof can see the fault on a link that the step touches. No other step silences the link
+        for ``alone_s`` without a break, and others make it slower by ``slow_s``."""
+        return True
+
+    @property
+    def slows_by_s(self) -> float:
+        """Return by how much at most the step makes its links slower."""
+        return 0.0
+
+    def touches_links(self, topology: Topology) -> frozenset[Link]:  # noqa: ARG002 - for others to use
+        """Return every link that the step may touch, known before the cluster starts."""
+        return frozenset()
+
+    def touches_packets(self, topology: Topology) -> frozenset[Link]:  # noqa: ARG002 - for others to use
+        """Return every link whose packets the step may act on. These links must carry no proxy."""
+        return frozenset()
+
+    def touches_processes(self, topology: Topology) -> frozenset[str]:  # noqa: ARG002 - for others to use
+        """Return the nodes and clients whose process the step acts on, without those that depend on the moment or on
+        chance."""
+        return frozenset()
+
+    def may_touch_processes(self, topology: Topology) -> frozenset[str]:
+        """Return the nodes and clients whose process the step may act on at any moment and by any chance."""
+        return self.touches_processes(topology)
+
+    def may_act_on(self, topology: Topology) -> frozenset[str]:
+        """Return the nodes that ``acts`` may apply to, except for acts on links."""
+        return self.may_touch_processes(topology)
+
+    def equipment(self, topology: Topology) -> NodeOptions:  # noqa: ARG002 - for others to use
+        """Return what nodes must be given before the cluster starts so that the step can act on them."""
+        return NONE
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Return what the step needs in addition to the cluster, or as its images: "pumba", "netem" in the kernel, the
+        image of "stress-ng", "libfaketime", the images of ``sut.broker.versions``. It is checked before the
+        start."""
+        return frozenset()
+
+    @property
+    def becomes(self) -> str | None:
+        """Return the broker version or image that the nodes have afterwards, or None if the step does not change it."""
+        return None
+
+
+def ends_by_s(schedule: Sequence[ScheduledFault]) -> tuple[float, ...]:
+    """Return when each step is over at the latest, in seconds from the end of the steady phase. If a condition waits
+    for another step, its time counts from the end of that step."""
+    ends_s: list[float] = []
+    for step in schedule:
+        after = step.when.after_step if step.when is not None else None
+        since_s = ends_s[after.step] + after.wait_s if after is not None and after.step < len(ends_s) else 0.0
+        ends_s.append(since_s + CONDITION_PATIENCE_S + step.for_s if step.ends_s is None else step.ends_s)
+    return tuple(ends_s)

@@ -1,0 +1,231 @@
+"""Judge a run from its directory, without any broker, and write its verdict and its pages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from rabbitmq_resilience.checkers.assumptions import RunEnded
+from rabbitmq_resilience.checkers.consequences import consequences
+from rabbitmq_resilience.checkers.judge import Judgement, judge
+from rabbitmq_resilience.checkers.measured import measures
+from rabbitmq_resilience.checkers.verdict import Assumption, Finding, History, Verdict
+from rabbitmq_resilience.checkers.wholeness import HistoryWhole
+from rabbitmq_resilience.history.commands import rerun_command
+from rabbitmq_resilience.history.events import ClusterEvent, Event, FaultEvent, NoteEvent
+from rabbitmq_resilience.history.run_directory import RunDirectory, RunDirectoryError
+from rabbitmq_resilience.report.index import renew_index
+from rabbitmq_resilience.report.run_page import write_page
+from rabbitmq_resilience.report.terminal import story
+from rabbitmq_resilience.runner.cpu_watch import Others
+from rabbitmq_resilience.runner.examination import recorded_history
+from rabbitmq_resilience.runner.measuring import recover
+from rabbitmq_resilience.scenario import fault_file
+from rabbitmq_resilience.scenario.expectations import VALID_EXPECTED, Expectation
+from rabbitmq_resilience.scenario.model import Scenario
+from rabbitmq_resilience.tools.erlang_support import refusal
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of a run. ``document`` is the content of verdict.json. ``as_expected``: the run ended as its scenario
+    expects of this broker version (VALID if it says nothing)."""
+
+    run: RunDirectory
+    verdict: Verdict
+    as_expected: bool
+    document: Mapping[str, Any]
+
+    def story(self) -> str:
+        """Return in a few lines why the run is not VALID, with the commands that play and judge it again."""
+        return story(self.document, self.run.path)
+
+
+def reopened(path: Path) -> RunDirectory:
+    """Open the run at ``path`` to judge it again. Missing parts of its record make it UNKNOWN.
+
+    Raise RunDirectoryError if there is no run, or it has no scenario. Then an earlier verdict is withdrawn.
+    """
+    run = RunDirectory(path)
+    if not run.fault_file.exists():
+        try:
+            RunDirectory.open(path)
+        except RunDirectoryError as error:
+            if any(file.exists() for file in (run.verdict_file, run.events_file, run.history)):
+                _withdraw(run, str(error))
+                _show(run)
+            raise
+    return run
+
+
+def judge_run(run: RunDirectory) -> Result:
+    """Judge a recorded run and write its verdict.json and report.html.
+
+    First settle the open messages of killed publishers, and keep the metrics that a killed run had scraped. A damaged
+    record is UNKNOWN. Raise FaultFileError if the scenario cannot be read. Then an earlier verdict is withdrawn.
+    """
+    try:
+        scenario = fault_file.load(run.fault_file, driver=None)
+    except fault_file.FaultFileError as error:
+        _withdraw(run, str(error))
+        _show(run)
+        raise
+    history = recorded_history(run, scenario)
+    try:
+        result = _judged(run, scenario, history)
+    except Exception as error:  # damaged events may raise any error; an earlier verdict must not stay
+        reason = f"the record cannot be judged: {type(error).__name__}: {error}"
+        result = Result(run, Verdict.UNKNOWN, False, _withdraw(run, reason, scenario))
+    _show(run)
+    return result
+
+
+def _show(run: RunDirectory) -> None:
+    write_page(run)
+    renew_index(run.path.parent)
+
+
+def _judged(run: RunDirectory, scenario: Scenario, history: History) -> Result:
+    trouble = recover(run, history.events, scenario.rule_files)
+    damaged = history.recorded is not None and bool(history.recorded.troubles)
+    judgement = _unjudged(scenario, history) if damaged else judge(history, scenario.chosen_invariants)
+    costs, costs_trouble = (None, "") if damaged else _consequences(history)
+    cluster = next((event for event in history.events if isinstance(event, ClusterEvent)), None)
+    version, erlang = cluster and cluster.broker_version, cluster and cluster.erlang_version
+    stated = scenario.expected(version) if version else (VALID_EXPECTED,)
+    met = next((expected for expected in stated if meets(judgement, expected, run.log_texts)), None)
+    expected, as_expected = _shown(judgement, met or stated[0]), met is not None and not damaged
+    in_part = [] if met or damaged else [one for one in stated if _violates_as(judgement, one, run.log_texts)]
+    verdict = Verdict.UNKNOWN if in_part else judgement.verdict
+    hidden = [f"{one}, as is known, and {', '.join(_unknown(judgement, one))} could not be judged" for one in in_part]
+    # Containers are no children of this process, and would count as other programs.
+    others = Others.during(history.events) if cluster and cluster.driver == "local" else None
+    foreign = str(others) if others is not None and others.is_notable else ""
+    document = {
+        **judgement.as_dict(),
+        "verdict": str(verdict),
+        **_stated(run, scenario),
+        "consequences": costs,
+        "broker_version": version,
+        "erlang_version": erlang,
+        "upgraded_to": upgraded_to(scenario, history.events),
+        "driver": cluster and cluster.driver,
+        "formed_in_s": cluster and cluster.formed_in_s,
+        "reference": expected.reference or scenario.reference,
+        "expected": str(expected),
+        "as_expected": as_expected,
+        "started_at": cluster and cluster.started_at,
+        "duration_s": _duration_s(history.events),
+        "others_cpu": others and asdict(others),
+        "notes": [
+            *(event.detail for event in history.events if isinstance(event, NoteEvent)),
+            *hidden[:1],
+            *filter(None, [trouble, foreign, costs_trouble, refusal(version or "", erlang or "")]),
+        ],
+        "numbers": {} if damaged else measures(run.metrics),
+    }
+    run.write_verdict(document)
+    return Result(run, verdict, as_expected, document)
+
+
+def _stated(run: RunDirectory, scenario: Scenario) -> dict[str, Any]:
+    return {
+        "seed": scenario.seed,
+        "title": scenario.title,
+        "name": scenario.name,
+        "markers": list(scenario.markers),
+        "topology": scenario.topology.name,
+        "partition_handling": scenario.topology.partition_handling,
+        "queue_type": scenario.workload.queue_type,
+        "rerun": rerun_command(run.path),
+    }
+
+
+def _unjudged(scenario: Scenario, history: History) -> Judgement:
+    """Return a judgement without findings: in a damaged record, any part may be damaged."""
+    not_judged = Finding(Verdict.UNKNOWN, "not judged, as the record is damaged")
+    of_the_record: Mapping[str, Assumption] = {"run_ended": RunEnded(), "history_whole": HistoryWhole()}
+    assumed = {name: check.check(history) for name, check in of_the_record.items()}
+    return Judgement(Verdict.UNKNOWN, dict.fromkeys(scenario.chosen_invariants, not_judged), assumed)
+
+
+def _withdraw(run: RunDirectory, reason: str, scenario: Scenario | None = None) -> Mapping[str, Any]:
+    """Write an UNKNOWN verdict with the reason. Keep the fields of an earlier verdict that do not judge the run."""
+    try:
+        before = run.read_verdict()
+    except RunDirectoryError:
+        before = {}
+    damaged = Finding(Verdict.UNKNOWN, reason, examples=(reason,))
+    document = {
+        **dict.fromkeys(_RUN_FIELDS),
+        **before,
+        **(_stated(run, scenario) if scenario else {}),
+        **Judgement(Verdict.UNKNOWN, {}, {"history_whole": damaged}).as_dict(),
+        "as_expected": False,
+        "notes": [],
+        "numbers": {},
+    }
+    run.write_verdict(document)
+    return document
+
+
+_RUN_FIELDS = (
+    *("seed", "title", "name", "markers", "topology", "partition_handling", "queue_type", "rerun"),
+    *("broker_version", "erlang_version", "upgraded_to", "driver", "formed_in_s", "reference", "expected"),
+    *("started_at", "duration_s", "others_cpu"),
+)
+
+
+def _consequences(history: History) -> tuple[dict[str, Any] | None, str]:
+    """Return what the faults cost, and the error if that is not known: a run still gets its verdict then."""
+    try:
+        return consequences(history), ""
+    except Exception as error:
+        return None, f"the consequences are not known: {type(error).__name__}: {error}"
+
+
+def upgraded_to(scenario: Scenario, events: Iterable[Event]) -> list[str]:
+    """Return the versions that nodes were observed to be upgraded to, in order. Other fields use the first version."""
+    seen = {event.step for event in events if isinstance(event, FaultEvent) and event.state == "heal_proven"}
+    steps = (step for i, step in enumerate(scenario.schedule) if i in seen)
+    return list(dict.fromkeys(step.becomes for step in steps if step.becomes is not None))
+
+
+def meets(judgement: Judgement, expected: Expectation, logs: Callable[[], Iterable[str]] = tuple) -> bool:
+    """Return whether a run ended as expected.
+
+    A known violation of one invariant excuses no other one that is broken or UNKNOWN. A violation that leaves a trace
+    in the findings or in ``logs`` (the texts of the brokers' logs) excuses nothing if the trace is missing. An UNKNOWN
+    verdict is never as expected.
+    """
+    if judgement.verdict is Verdict.VALID and not expected.always:
+        return True
+    return not _unknown(judgement, expected) and _violates_as(judgement, expected, logs)
+
+
+def _unknown(judgement: Judgement, expected: Expectation) -> Collection[str]:
+    """Return the invariants that are UNKNOWN, except those that the known violation may break."""
+    unknown = {name for name, finding in judgement.findings.items() if finding.verdict is Verdict.UNKNOWN}
+    return sorted(unknown - expected.excuses)
+
+
+def _violates_as(judgement: Judgement, expected: Expectation, logs: Callable[[], Iterable[str]]) -> bool:
+    """Return whether the broken invariants, if any, are the expected ones, with their traces."""
+    if judgement.verdict is not expected.verdict or judgement.verdict is Verdict.UNKNOWN:
+        return False
+    deciding = {name for name, finding in judgement.findings.items() if finding.verdict is expected.verdict}
+    if expected.invariant is not None and not {expected.invariant} <= deciding <= expected.excuses:
+        return False
+    return expected.is_shown_by(judgement.findings, logs)
+
+
+def _shown(judgement: Judgement, expected: Expectation) -> Expectation:
+    """Return the expectation to show: an intermittent violation is shown only if it was observed."""
+    seldom_and_unseen = judgement.verdict is Verdict.VALID and not expected.always
+    return VALID_EXPECTED if seldom_and_unseen else expected
+
+
+def _duration_s(events: Sequence[Event]) -> float | None:
+    return round((events[-1].t_us - events[0].t_us) / 1e6, 1) if events else None

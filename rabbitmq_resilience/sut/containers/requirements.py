@@ -1,0 +1,56 @@
+"""Check before a start that everything is there that faults need in addition to a cluster in containers."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import docker
+
+from rabbitmq_resilience.sut.broker.plugins import require_plugins
+from rabbitmq_resilience.sut.broker.versions import (
+    ANY_IMAGE,
+    UPGRADE_TO,
+    require_features,
+    require_maintenance_mode,
+    require_ram_nodes,
+    require_supported,
+)
+from rabbitmq_resilience.sut.containers import pumba
+from rabbitmq_resilience.sut.containers.clocks import LIBRARY
+from rabbitmq_resilience.sut.containers.engine_client import (
+    BrokerImage,
+    compiled_in,
+    find_broker_image,
+    find_image,
+    has_file,
+)
+from rabbitmq_resilience.tools.distributions import ToolMissingError
+from rabbitmq_resilience.tools.image_names import HAPROXY
+
+
+def require(client: docker.DockerClient, broker: BrokerImage, needs: Collection[str]) -> None:
+    """Raise ``ToolMissingError`` if one of ``needs`` is missing (see ``nemesis.scheduled_fault.ScheduledFault``). Raise
+    ``UnsupportedUpgradeError`` if nodes of ``broker`` cannot become a version that a fault upgrades to."""
+    pumba.require(client, broker, needs)
+    if "haproxy" in needs:
+        find_image(client, HAPROXY)
+    if "libfaketime" in needs and not has_file(client, broker.name, LIBRARY):
+        raise ToolMissingError(
+            f"the image {broker.name} has no {LIBRARY}, which turns the clock of a broker: take an image that `make "
+            "images` builds, or add Debian's package libfaketime and a link of that name to its library to your image"
+        )
+    require_ram_nodes(broker.broker.version, needs)
+    require_maintenance_mode(broker.broker.version, needs)
+    require_plugins(broker.broker, needs, is_there=lambda place: has_file(client, broker.name, str(place)))
+    require_features(broker.broker.version, needs)
+    _ready(client, needs, ANY_IMAGE)
+    require_supported(broker.broker.version, _ready(client, needs, UPGRADE_TO))
+
+
+def _ready(client: docker.DockerClient, needs: Collection[str], kind: str) -> list[str]:
+    """Pull all images of this ``kind`` of need, compile our modules in them, and return their versions. So no node has
+    to wait for an image later."""
+    found = [find_broker_image(client, need.removeprefix(kind)) for need in needs if need.startswith(kind)]
+    for image in found:
+        compiled_in(client, image)
+    return [image.broker.version for image in found]

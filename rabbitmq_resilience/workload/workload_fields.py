@@ -1,0 +1,167 @@
+"""State the fields of a workload, and what follows from each by itself."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from typing import Annotated, Literal
+
+from pydantic import Field, field_validator
+
+from rabbitmq_resilience.model.base import Spec
+from rabbitmq_resilience.workload.background import Churn
+from rabbitmq_resilience.workload.dead_lettering import AT_LEAST_ONCE, DeadLetters
+from rabbitmq_resilience.workload.mix import MessageBytes, MessageSize, Priority
+from rabbitmq_resilience.workload.queue_settings import Arguments, Mirroring, QueueLimits, argument_needs
+from rabbitmq_resilience.workload.routing import Routing
+from rabbitmq_resilience.workload.services import (
+    Consume,
+    Consumers,
+    Count,
+    Duration,
+    Processing,
+    ProcessingStep,
+    Service,
+)
+from rabbitmq_resilience.workload.spread import Spread
+
+RATE_MAX_PER_S = 10_000_000
+QUEUES_MAX = 100_000
+#: Prefixes that RabbitMQ reserves, and those of ``workload.declarations`` and ``workload.churn``.
+CHURN_PREFIX = "churn-"
+RESERVED_PREFIXES = ("amq.", "declared-", CHURN_PREFIX)
+
+
+class RateStep(Spec):
+    """A target rate and how long it applies. 0: publishers pause; null: as fast as confirms allow."""
+
+    rate_per_s: Annotated[int, Field(ge=0, le=RATE_MAX_PER_S)] | None
+    for_s: Duration
+
+
+class WorkloadFields(Spec):
+    """The fields of a workload, not checked against each other; ``Workload`` describes them."""
+
+    kind: Literal["confirmed_publish"] = "confirmed_publish"
+    queue_type: Literal["quorum", "mirrored", "classic"] = "quorum"
+    queues: Annotated[int, Field(ge=1, le=QUEUES_MAX)] = 1
+    queue_pattern: Annotated[str, Field(max_length=200)] = "q%d"
+    leaders_on: tuple[str, ...] = ()
+    group_size: Annotated[int, Field(ge=1, le=7)] | None = None
+    mirroring: Mirroring | None = None
+    lazy: bool = False
+    max_in_memory_length: Annotated[int, Field(ge=0)] | None = None
+    durable: bool = True
+    exclusive: bool = False
+    redeclare: bool = False
+    limits: QueueLimits | None = None
+    arguments: Arguments = Field(default_factory=dict)
+    single_active_consumer: bool = False
+    publishers: Count = 1
+    consumers: Consumers = 1
+    rate_per_s: Annotated[int, Field(ge=1, le=RATE_MAX_PER_S)] | None = 500
+    variable_rate: tuple[RateStep, ...] = ()
+    processing_ms: Processing = 0
+    variable_processing: tuple[ProcessingStep, ...] = ()
+    consume: Consume = "always"
+    start_spread_s: Annotated[float, Field(ge=0, le=3600)] = 0
+    in_flight: Annotated[int, Field(ge=1, le=65_535)] = 100
+    prefetch: Annotated[int, Field(ge=1, le=65_535)] = 200
+    ack_every: Annotated[int, Field(ge=1, le=65_535)] = 50
+    message_bytes: MessageBytes = 1024
+    message_sizes: Annotated[tuple[MessageSize, ...], Field(max_length=100)] = ()
+    priorities: Annotated[tuple[Priority, ...], Field(max_length=100)] = ()
+    copy_every: Annotated[int, Field(ge=1, le=1000)] | None = None
+    confirms: Literal["awaited", "ignored", "none"] = "awaited"
+    acks: Literal["manual", "automatic", "early"] = "manual"
+    persistent: bool = True
+    heartbeat_s: Annotated[int, Field(ge=1, le=600)] = 4
+    confirm_timeout_s: Annotated[float, Field(gt=0, le=3600)] = 10.0
+    reconnect: Literal["anywhere", "own_zone"] = "anywhere"
+    declare_every_s: Annotated[float, Field(ge=0.05, le=3600)] | None = None
+    spread: Spread = Spread()
+    idle_connections: Annotated[int, Field(ge=0, le=100_000)] = 0
+    idle_heartbeat_s: Annotated[int, Field(ge=1, le=600)] = 60
+    churn: Churn | None = None
+    services: tuple[Service, ...] = ()
+    dead_letters: DeadLetters | None = None
+    routing: Routing | None = None
+
+    @field_validator("queue_pattern")
+    @classmethod
+    def _names_each_queue(cls, pattern: str) -> str:
+        if not re.fullmatch(r"[\w.-]*%d[\w.-]*", pattern, re.ASCII):
+            raise ValueError(
+                f"{pattern!r} must hold %d once, for the queue's number, and otherwise only letters, digits, '_', '-' "
+                "and '.'; write it as 'orders-%d'"
+            )
+        if pattern.startswith(RESERVED_PREFIXES):
+            raise ValueError(f"{pattern!r} begins with a reserved name; names of queues must not: {RESERVED_PREFIXES}")
+        return pattern
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Return the features that brokers must have, by their names in ``sut.broker.versions.FEATURES``."""
+        expires = self.limits is not None and self.limits.message_ttl_ms is not None
+        needs = {
+            AT_LEAST_ONCE: self.dead_letters is not None and self.dead_letters.strategy == "at_least_once",
+            "expiry of messages in quorum queues": self.queue_type == "quorum" and expires,
+            "lazy queues": self.lazy,
+            "mirrored queues": self.queue_type == "mirrored",
+            "priorities of quorum queues": self.queue_type == "quorum" and bool(self.priorities),
+            "queues that are not durable": not (self.durable or self.exclusive),
+        }
+        return frozenset(name for name, needed in needs.items() if needed) | argument_needs(self.arguments)
+
+    @property
+    def owned(self) -> bool:
+        """Return whether the one consumer of each queue declares it when it connects."""
+        return self.exclusive or self.redeclare
+
+    @property
+    def queue_names(self) -> list[str]:
+        """Return the names of all queues, in index order."""
+        if self.services:
+            return [name for service in self.services for name in service.queue_names]
+        return [self.queue_pattern.replace("%d", str(number)) for number in range(1, self.queues + 1)]
+
+    @property
+    def drained_queues(self) -> tuple[str, ...]:
+        """Return the names of the queues that have no consumer before the drain, in index order."""
+        late = (group.consume == "at_drain" for group in self.groups for _ in range(group.queues))
+        return tuple(itertools.compress(self.queue_names, late))
+
+    @property
+    def late_consumers(self) -> frozenset[int]:
+        """Return the indexes of the consumers that connect when the drain begins."""
+        late = (group.consume == "at_drain" for group in self.groups for _ in range(group.consumers))
+        return frozenset(itertools.compress(itertools.count(), late))
+
+    @property
+    def groups(self) -> tuple[Service, ...]:
+        """Return the services, or without any one service with the name '', all queues and all consumers."""
+        own = {name: getattr(self, name) for name in Service.model_fields if name != "name"}
+        return self.services or (Service.model_construct(name="", **own),)
+
+    @property
+    def held_s(self) -> float:
+        """Return the longest time that a consumer holds a message before it has processed it, one after another."""
+
+        def longest_s(group: Service) -> float:
+            slowest_ms = max([group.processing_ms, *(step.processing_ms for step in group.variable_processing)])
+            return slowest_ms / 1000 * self.prefetch * math.ceil(group.queues / group.consumers)
+
+        return max(map(longest_s, self.groups))
+
+    @property
+    def variation_s(self) -> float:
+        """Return the time until the plain values apply again, in seconds."""
+        processing_s = (sum(step.for_s for step in group.variable_processing) for group in self.groups)
+        return max([sum(step.for_s for step in self.variable_rate), *processing_s])
+
+    @property
+    def published_queues(self) -> list[str]:
+        """Return the queues that publishers publish to if there is no ``routing``, in index order."""
+        taking = self.dead_letters.taking(self.services) if self.dead_letters is not None else ()
+        return [name for name in self.queue_names if name not in taking]
