@@ -17,6 +17,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from rabbitmq_resilience import former_paths
+
 if TYPE_CHECKING:
     from rabbitmq_resilience.checkers.verdict import Coverage, Finding, History, Verdict
     from rabbitmq_resilience.checkers.verdict import InvariantSpec as Invariant
@@ -49,23 +51,25 @@ __all__ = [
 ]
 
 _WHERE = {
-    "Coverage": "invariants.verdict:Coverage",
-    "Fault": "faults.step:Step",
-    "FaultFileError": "scenarios.fault_file:FaultFileError",
-    "Finding": "invariants.verdict:Finding",
-    "History": "invariants.verdict:History",
-    "Invariant": "invariants.verdict:InvariantSpec",
-    "Result": "play.judging:Result",
-    "RunDirectory": "record.run_directory:RunDirectory",
-    "Scenario": "scenarios.model:Scenario",
-    "Topology": "clusters.spec:Topology",
-    "Verdict": "invariants.verdict:Verdict",
-    "load": "scenarios.fault_file:load",
-    "load_topology": "clusters.catalogue:read",
-    "parse": "scenarios.fault_file:parse",
-    "play_scenario": "play.alone:play_scenario",
-    "recheck": "play.alone:recheck",
+    "Coverage": "checkers.verdict:Coverage",
+    "Fault": "nemesis.scheduled_fault:ScheduledFault",
+    "FaultFileError": "scenario.fault_file:FaultFileError",
+    "Finding": "checkers.verdict:Finding",
+    "History": "checkers.verdict:History",
+    "Invariant": "checkers.verdict:InvariantSpec",
+    "Result": "runner.judging:Result",
+    "RunDirectory": "history.run_directory:RunDirectory",
+    "Scenario": "scenario.model:Scenario",
+    "Topology": "model.topology:Topology",
+    "Verdict": "checkers.verdict:Verdict",
+    "load": "scenario.fault_file:load",
+    "load_topology": "model.topology_catalogue:read",
+    "parse": "scenario.fault_file:parse",
+    "play_scenario": "runner.alone:play_scenario",
+    "recheck": "runner.alone:recheck",
 }
+
+former_paths.install()
 
 
 def __getattr__(name: str) -> Any:

@@ -6,11 +6,12 @@ import argparse
 import shlex
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
+from rabbitmq_resilience.extension_points import ExtensionMissingError, is_installed, load
 from rabbitmq_resilience.tools.extras import PACKAGE
 from rabbitmq_resilience.tools.locations import TOOLS, content
 
@@ -28,29 +29,17 @@ PYTEST_INI = """\
 
 @dataclass(frozen=True)
 class Command:
-    """A command.
+    """A command: what it ``does``, and the function that does it, as ``module:name``.
 
-    ``run`` takes the program with the command's name, for its help, and the arguments after the name; it returns the
-    exit status. It imports what it needs.
+    The function takes the arguments after the command's name, and ``program``, the words before them; it returns the
+    exit status. Its module is imported when the command is run.
     """
 
     does: str
-    run: Callable[[str, Sequence[str]], int]
+    target: str
 
 
-def _setup(program: str, arguments: Sequence[str]) -> int:
-    from rabbitmq_resilience.extensions.setup.setup_command import main as fetch
-
-    return fetch(arguments, program=program)
-
-
-def _try(program: str, arguments: Sequence[str]) -> int:
-    from rabbitmq_resilience.extensions.setup.trying import main as first
-
-    return first(arguments, program=program)
-
-
-def _init(program: str, arguments: Sequence[str]) -> int:
+def init(arguments: Sequence[str], *, program: str) -> int:
     parser = argparse.ArgumentParser(prog=program, description=COMMANDS["init"].does)
     parser.add_argument("folder", type=Path, nargs="?", default=Path("incidents"), help="default: incidents")
     parser.add_argument("--all", action="store_true", help="copy all examples, not only the first ones")
@@ -86,37 +75,7 @@ def _made(folder: Path, *, every: bool) -> int:
     return 0
 
 
-def _fault_file(program: str, arguments: Sequence[str]) -> int:
-    from rabbitmq_resilience.extensions.incidents.fault_file_command import main as draft
-
-    return draft(arguments, program=program)
-
-
-def _nightly(program: str, arguments: Sequence[str]) -> int:
-    from rabbitmq_resilience.extensions.nights.night_command import main as night
-
-    return night(arguments, program=program)
-
-
-def _trend(program: str, arguments: Sequence[str]) -> int:
-    from rabbitmq_resilience.extensions.nights.trend_command import main as page
-
-    return page(arguments, program=program)
-
-
-def _compare(program: str, arguments: Sequence[str]) -> int:
-    from rabbitmq_resilience.extensions.sweeps.compare_command import main as two
-
-    return two(arguments, program=program)
-
-
-def _capacity(program: str, arguments: Sequence[str]) -> int:
-    from rabbitmq_resilience.extensions.sweeps.capacity_command import main as needed
-
-    return needed(arguments, program=program)
-
-
-def _presets(program: str, arguments: Sequence[str]) -> int:
+def presets(arguments: Sequence[str], *, program: str) -> int:
     from rabbitmq_resilience.workload import presets as known
 
     argparse.ArgumentParser(prog=program, description=COMMANDS["presets"].does).parse_args(arguments)
@@ -130,69 +89,51 @@ def _presets(program: str, arguments: Sequence[str]) -> int:
     return 0
 
 
-def _cluster(program: str, arguments: Sequence[str]) -> int:
-    from rabbitmq_resilience.extensions.attached.cluster_command import describe
-
-    return describe([_cluster_file(program, "cluster", arguments)])
-
-
-def _heal(program: str, arguments: Sequence[str]) -> int:
-    from rabbitmq_resilience.extensions.attached.cluster_command import heal
-
-    return heal([_cluster_file(program, "heal", arguments)])
-
-
-def _cluster_file(program: str, command: str, arguments: Sequence[str]) -> str:
-    parser = argparse.ArgumentParser(prog=program, description=COMMANDS[command].does)
-    parser.add_argument("file", help="a cluster file")
-    file: str = parser.parse_args(arguments).file
-    return file
-
-
-def _find_pods(program: str, arguments: Sequence[str]) -> int:
-    from rabbitmq_resilience.extensions.attached.ways import client_module
-    from rabbitmq_resilience.model.errors import ClusterError
-
-    parser = argparse.ArgumentParser(prog=program, description=COMMANDS["find-pods"].does)
-    parser.add_argument(
-        "label", help="the pods' label: app=rabbit, or app.kubernetes.io/name=NAME of a RabbitmqCluster"
-    )
-    parser.add_argument("--namespace", default="default")
-    parser.add_argument("--container", default="rabbitmq", help="the container of the broker (rabbitmq)")
-    parser.add_argument("--kubeconfig", type=Path, help="default: the one of kubectl")
-    parser.add_argument("--context")
-    stated = vars(parser.parse_args(arguments))
-    try:
-        found: int = client_module("finding").main(stated.pop("label"), **stated)
-    except ClusterError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return found
-
-
-def _job(program: str, arguments: Sequence[str]) -> int:
-    from rabbitmq_resilience.extensions.jobs.job_command import main as job
-
-    return job(arguments, program=program)
-
-
 #: The exit status of a program that Ctrl-C ends.
 INTERRUPTED = 130
 
+_EXTENSIONS = "rabbitmq_resilience.extensions"
+
 COMMANDS: Mapping[str, Command] = {
-    "try": Command("Set up what one scenario needs, play it, and say where its page is.", _try),
-    "setup": Command(f"Find RabbitMQ, Toxiproxy and Prometheus, and fetch what is missing into {TOOLS}.", _setup),
-    "init": Command("Make a folder with fault files, topologies and a pytest.ini to begin with.", _init),
-    "fault-file": Command("Make a first fault file from broker logs or a timeline.", _fault_file),
-    "nightly": Command("Play a night with pytest, and collect its results.", _nightly),
-    "trend": Command("Make a page about many nights together.", _trend),
-    "compare": Command("Show what differs between two nights, sweeps, fault files, settings or versions.", _compare),
-    "capacity": Command("Estimate what a load needs, from a sweep that measured messages for a CPU-second.", _capacity),
-    "presets": Command("List the loads that have a name.", _presets),
-    "cluster": Command("Show what was found of a cluster that runs already, and what may be done to it.", _cluster),
-    "heal": Command("Heal what a run has left on a cluster that runs already.", _heal),
-    "find-pods": Command("Write a first cluster file for brokers in pods that have a label.", _find_pods),
-    "job": Command("Play fault files by a Job in the Kubernetes of the brokers, and fetch what was recorded.", _job),
+    "try": Command(
+        "Set up what one scenario needs, play it, and say where its page is.", f"{_EXTENSIONS}.setup.trying:main"
+    ),
+    "setup": Command(
+        f"Find RabbitMQ, Toxiproxy and Prometheus, and fetch what is missing into {TOOLS}.",
+        f"{_EXTENSIONS}.setup.setup_command:main",
+    ),
+    "init": Command("Make a folder with fault files, topologies and a pytest.ini to begin with.", f"{__name__}:init"),
+    "fault-file": Command(
+        "Make a first fault file from broker logs or a timeline.", f"{_EXTENSIONS}.incidents.fault_file_command:main"
+    ),
+    "nightly": Command(
+        "Play a night with pytest, and collect its results.", f"{_EXTENSIONS}.nights.night_command:main"
+    ),
+    "trend": Command("Make a page about many nights together.", f"{_EXTENSIONS}.nights.trend_command:main"),
+    "compare": Command(
+        "Show what differs between two nights, sweeps, fault files, settings or versions.",
+        f"{_EXTENSIONS}.sweeps.compare_command:main",
+    ),
+    "capacity": Command(
+        "Estimate what a load needs, from a sweep that measured messages for a CPU-second.",
+        f"{_EXTENSIONS}.sweeps.capacity_command:main",
+    ),
+    "presets": Command("List the loads that have a name.", f"{__name__}:presets"),
+    "cluster": Command(
+        "Show what was found of a cluster that runs already, and what may be done to it.",
+        f"{_EXTENSIONS}.attached.cluster_arguments:cluster",
+    ),
+    "heal": Command(
+        "Heal what a run has left on a cluster that runs already.", f"{_EXTENSIONS}.attached.cluster_arguments:heal"
+    ),
+    "find-pods": Command(
+        "Write a first cluster file for brokers in pods that have a label.",
+        f"{_EXTENSIONS}.attached.cluster_arguments:find_pods",
+    ),
+    "job": Command(
+        "Play fault files by a Job in the Kubernetes of the brokers, and fetch what was recorded.",
+        f"{_EXTENSIONS}.jobs.job_command:main",
+    ),
 }
 
 
@@ -205,7 +146,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     command: str = parser.parse_args([name]).command
     try:
-        return COMMANDS[command].run(f"{PROGRAM} {command}", rest)
+        program = f"{PROGRAM} {command}"
+        found: int = load(COMMANDS[command].target, what=program)(rest, program=program)
+        return found
+    except ExtensionMissingError as error:
+        print(error, file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print(f"{PROGRAM} {command} was interrupted", file=sys.stderr)
         return INTERRUPTED
@@ -220,7 +166,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(
         dest="command", metavar="COMMAND", title="commands", description="COMMAND --help shows its arguments"
     )
-    for name, command in COMMANDS.items():
+    there = {name: command for name, command in COMMANDS.items() if is_installed(command.target)}
+    for name, command in there.items():
         # A percent sign would be a format of argparse, and names of folders may have one.
         commands.add_parser(name, help=command.does.replace("%", "%%"), add_help=False)
     return parser

@@ -92,7 +92,7 @@ class Topology(Spec):
     rabbitmq_conf: Path | None = None
     advanced_config: Path | None = None
     definitions: Path | None = None
-    settings: dict[SettingName, SettingValue] = {}
+    settings: dict[SettingName, SettingValue] = {}  # noqa: RUF012 - pydantic copies it
     balancers: Annotated[
         Balancers | None, BeforeValidator(_counted, json_schema_input_type=Count | Balancers | None)
     ] = None

@@ -173,9 +173,10 @@ def resilience_driver(pytestconfig: pytest.Config) -> Iterator[OpenDriver]:
     """Yield the driver that the options name, with its broker found; end the session if there is none."""
     from dataclasses import replace
 
+    from rabbitmq_resilience.extension_points import ExtensionMissingError, provided
     from rabbitmq_resilience.model.errors import ClusterError
     from rabbitmq_resilience.model.yaml_files import FileRefusedError
-    from rabbitmq_resilience.sut.drivers import DRIVERS, attach
+    from rabbitmq_resilience.sut.drivers import DRIVERS
     from rabbitmq_resilience.sut.processes.version_homes import WrongBrokerError
     from rabbitmq_resilience.tools.distributions import ToolMissingError
     from rabbitmq_resilience.tools.image_names import ImageNameError
@@ -184,10 +185,17 @@ def resilience_driver(pytestconfig: pytest.Config) -> Iterator[OpenDriver]:
     file = options.folder(pytestconfig, "cluster")
     try:
         if file is not None:
-            opened = attach(file)
+            opened = provided("attached clusters").attach(file)
         else:
             opened = DRIVERS[options.driver(pytestconfig)].open(options.value(pytestconfig, "broker"))
-    except (ToolMissingError, WrongBrokerError, ImageNameError, ClusterError, FileRefusedError) as error:
+    except (
+        ToolMissingError,
+        WrongBrokerError,
+        ImageNameError,
+        ClusterError,
+        FileRefusedError,
+        ExtensionMissingError,
+    ) as error:
         sessions.give_up(pytestconfig, str(error))
     if options.value(pytestconfig, "broker"):
         opened = replace(opened, origin=f"named by {OPTION}broker")
@@ -222,7 +230,7 @@ def resilience_testbed(
         resilience_driver.find_prometheus,
         driver=options.driver(pytestconfig),
         require=resilience_driver.require,
-        judged=sessions.night(pytestconfig).judged,
+        judged=sessions.recorded(pytestconfig).judged,
     )
 
 
@@ -288,7 +296,7 @@ def resilience_play(
     from rabbitmq_resilience.scenario.notes import noted
 
     config, show = request.config, resilience_show
-    pace = sessions.night(config).pace_plugin.pace
+    pace = sessions.recorded(config).pace_plugin.pace
     if options.value(config, "check-only"):
         from rabbitmq_resilience.plugin.checking import checked
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from rabbitmq_resilience.extensions.attached.plan import plan
+from rabbitmq_resilience.extension_points import provided
 from rabbitmq_resilience.plugin import options
 from rabbitmq_resilience.plugin.preparing import Checked, fitted, seeded
 from rabbitmq_resilience.plugin.sessions import give_up
@@ -42,7 +42,15 @@ def checked(config: pytest.Config, show: Callable[[str], None]) -> Callable[...,
         scenario, file = fitted(seeded(scenario, config), config), options.folder(config, "cluster")
         fault_file.check(scenario, driver=driver or options.driver(config))
         if file is not None:
-            show("\n".join([f"WOULD DO {scenario.title}", *plan(scenario, file), *noted(scenario)]))
+            show(
+                "\n".join(
+                    [
+                        f"WOULD DO {scenario.title}",
+                        *provided("attached clusters").plan(scenario, file),
+                        *noted(scenario),
+                    ]
+                )
+            )
             raise Checked
         version, where = broker_of(scenario, config, driver=driver, broker=broker or home)
         if version is not None and not scenario.applies_to(version):

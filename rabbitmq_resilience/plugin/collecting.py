@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.plugin.options import BY_NAME, driver, folder, runs_folder, value
+from rabbitmq_resilience.plugin.options import driver, folder
 from rabbitmq_resilience.plugin.sessions import homes_asked
 
 SUFFIXES = (".fault.yaml", ".fault.yml")
@@ -37,12 +37,23 @@ def collected(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
     if rechecked and path.parent.resolve() in rechecked:
         return RecordedRun.from_parent(parent, path=path) if path.name == "fault.yaml" else None
     if path.name.endswith(SWEEP_SUFFIXES):
-        return SweepFile.from_parent(parent, path=path)
+        return _sweep_file(parent, path)
     if path.name.endswith(SUFFIXES) or (given and path.resolve() in given):
         return FaultFile.from_parent(parent, path=path)
     if path.suffix in (".yaml", ".yml") and parent.session.isinitpath(path) and _states_a_scenario(path):
         return FaultFile.from_parent(parent, path=path)
     return None
+
+
+def _sweep_file(parent: pytest.Collector, path: Path) -> pytest.Collector:
+    """Return the collector of a sweep file. Raise pytest.UsageError if the extension for sweeps is not installed."""
+    from rabbitmq_resilience.extension_points import ExtensionMissingError, provided
+
+    try:
+        found: pytest.Collector = provided("sweep files").from_parent(parent, path=path)
+    except ExtensionMissingError as error:
+        raise pytest.UsageError(f"{path}: {error}") from None
+    return found
 
 
 def require_scenarios(rechecked: Iterable[Path]) -> None:
@@ -74,20 +85,20 @@ class ScenarioItem(pytest.Function):
         return self.path, None, self.name
 
 
-class _ScenarioModule(pytest.Module):
+class ScenarioModule(pytest.Module):
     """A module of pytest without Python code: ``collect`` makes its tests."""
 
     def _getobj(self) -> ModuleType:
         return ModuleType(self.path.name.partition(".")[0])
 
-    def _item(self, name: str, test: Callable[..., None], markers: Iterable[str] = ()) -> ScenarioItem:
+    def item(self, name: str, test: Callable[..., None], markers: Iterable[str] = ()) -> ScenarioItem:
         item = ScenarioItem.from_parent(self, name=name, callobj=test)
         for marker in markers:
             item.add_marker(marker)
         return item
 
 
-class FaultFile(_ScenarioModule):
+class FaultFile(ScenarioModule):
     """A fault file, with a test for each version on which its scenario is played."""
 
     def collect(self) -> Iterable[pytest.Item]:
@@ -95,14 +106,14 @@ class FaultFile(_ScenarioModule):
         from rabbitmq_resilience.tools.entry_points import ExtensionError
 
         try:
-            from rabbitmq_resilience.extensions.attached import on_clusters
+            from rabbitmq_resilience.extension_points import provided
             from rabbitmq_resilience.model.yaml_files import FileRefusedError
             from rabbitmq_resilience.scenario import fault_file
 
             scenario = fault_file.load(self.path, driver=driver(self.config))
             cluster = folder(self.config, "cluster")
             if cluster is not None:
-                on_clusters.check(scenario, cluster, source=str(self.path))
+                provided("attached clusters").check(scenario, cluster, source=str(self.path))
         except ExtensionError as error:
             raise self.CollectError(str(error)) from None
         except FileRefusedError as error:
@@ -113,45 +124,10 @@ class FaultFile(_ScenarioModule):
 
         for version in homes_asked(self.config) or (None,):
             name = scenario.title if version is None else f"{scenario.title}[{version}]"
-            yield self._item(name, partial(plays, on=version), scenario.markers)
+            yield self.item(name, partial(plays, on=version), scenario.markers)
 
 
-class SweepFile(_ScenarioModule):
-    """A sweep file, with a test for each cell and round that was not played yet, in the order of rounds."""
-
-    def collect(self) -> Iterable[pytest.Item]:
-        """Yield the tests. Raise CollectError with everything that is wrong, or if its results cannot be continued."""
-        from rabbitmq_resilience.extensions.sweeps import sweep_file
-        from rabbitmq_resilience.extensions.sweeps.results import ResultsError
-        from rabbitmq_resilience.extensions.sweeps.sweep_player import SweepInPlay
-        from rabbitmq_resilience.model.yaml_files import FileRefusedError
-        from rabbitmq_resilience.tools.entry_points import ExtensionError
-
-        self._refuse_options_of_scenarios()
-        checks_only = bool(value(self.config, "check-only"))
-        whole = WHOLE_GRID in (self.config.option.markexpr or "")
-        try:
-            sweep = sweep_file.load(self.path, driver=driver(self.config))
-            name = self.path.name.removesuffix(".yaml").removesuffix(".yml").removesuffix(".sweep")
-            in_play = SweepInPlay(sweep, runs_folder(self.config).parent / "sweeps" / name, self.config.rootpath)
-            turns = in_play.turns(whole=whole)
-        except (ExtensionError, FileRefusedError, ResultsError) as error:
-            raise self.CollectError(str(error)) from None
-        for turn in turns:
-            yield self._item(
-                turn.name,
-                in_play.test(turn, checks_only=checks_only),
-                [*turn.cell.scenario.markers, *[WHOLE_GRID] * whole],
-            )
-
-    def _refuse_options_of_scenarios(self) -> None:
-        """Raise CollectError for ``--repeat`` and ``--seed``: with them, the texts about the results would be wrong."""
-        for option, field in (("repeat", "repeats"), ("seed", "seed")):
-            if value(self.config, option) != BY_NAME[option].default:
-                raise self.CollectError(f"--{option} is not for sweeps: write {field} into {self.path.name}")
-
-
-class RecordedRun(_ScenarioModule):
+class RecordedRun(ScenarioModule):
     """A recorded run, with one test that judges it again."""
 
     def collect(self) -> Iterable[pytest.Item]:
@@ -173,4 +149,4 @@ class RecordedRun(_ScenarioModule):
             if problem:  # raised outside of the handler, so that pytest does not show the first error as its context
                 pytest.fail(problem, pytrace=False)
 
-        yield self._item(run.name, judges)
+        yield self.item(run.name, judges)

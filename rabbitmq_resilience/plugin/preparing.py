@@ -36,12 +36,14 @@ def fitted(scenario: Scenario, config: pytest.Config) -> Scenario:
     file = options.folder(config, "cluster")
     if file is None:
         return scenario
-    from rabbitmq_resilience.extensions.attached import on_clusters
+    from rabbitmq_resilience.extension_points import provided
+    from rabbitmq_resilience.model.errors import NotPlayableError
 
     try:
-        return on_clusters.fitted(scenario, file)
-    except on_clusters.NotPlayableError as error:
+        found: Scenario = provided("attached clusters").fitted(scenario, file)
+    except NotPlayableError as error:
         pytest.skip(str(error))
+    return found
 
 
 def at_home(scenario: Scenario, version: str | None, grounds: Environments) -> Environment:

@@ -5,6 +5,7 @@ This module imports nothing heavy, like the plugin; heavy modules are imported f
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from rabbitmq_resilience.plugin.side_by_side import Plan
 
 if TYPE_CHECKING:
     from rabbitmq_resilience.checkers.verdict import Verdict
-    from rabbitmq_resilience.extensions.nights.recording import NightPlugin
+    from rabbitmq_resilience.plugin.session_record import SessionRecord, SessionWriter
     from rabbitmq_resilience.runner.judging import Result
 
 #: The exit status if some run was UNKNOWN, and none INVALID; pytest's own statuses end at 5. A session also has it if
@@ -25,8 +26,8 @@ EXIT_UNKNOWN = 10
 
 NOTHING_JUDGED = "nothing was judged: no scenario came to a verdict"
 
-#: The name of the plugin that is registered if scenarios are played.
-NIGHT = "resilience-night"
+#: The names of the plugins that are there where scenarios are played, and where a night is written down.
+RECORD, NIGHT = "resilience-session", "resilience-night"
 SIDE_BY_SIDE = "resilience-side-by-side"
 #: The fixtures of tests that play a scenario, and of those that play what they draw.
 PLAYS, DRAWS = "resilience_play", "resilience_testbed"
@@ -60,38 +61,43 @@ def configure(config: pytest.Config) -> None:
 
 
 def is_played(config: pytest.Config) -> bool:
-    return config.pluginmanager.hasplugin(NIGHT)
+    return config.pluginmanager.hasplugin(RECORD)
 
 
-def night(config: pytest.Config) -> NightPlugin:
-    """Return the plugin that records this session; make it for the first scenario."""
-    from rabbitmq_resilience.extensions.nights.recording import NightPlugin, NightSettings
+def recorded(config: pytest.Config) -> SessionRecord:
+    """Return what records this session; make it for the first scenario."""
     from rabbitmq_resilience.plugin.session_pace import PacePlugin
+    from rabbitmq_resilience.plugin.session_record import SessionRecord
 
-    found: NightPlugin | None = config.pluginmanager.getplugin(NIGHT)
+    found: SessionRecord | None = config.pluginmanager.getplugin(RECORD)
     if found is None:
-        settings = NightSettings(
-            root=config.rootpath,
-            runs=options.runs_folder(config),
-            nights=options.folder(config, "nights-dir"),
-            name=options.value(config, "night-name"),
-            machine_name=options.value(config, "machine"),
-            driver=options.driver(config),
-            budget_min=options.value(config, "budget-min"),
-            summary=options.folder(config, "summary"),
-            annotations=options.value(config, "annotations"),
-            plays=PLAYS,
-            draws=DRAWS,
-            is_unknown=lambda test: str(config.stash[RESULTS].get(test)) == "UNKNOWN",
-        )
-        budget_s = None if settings.budget_min is None else 60 * settings.budget_min
-        found = NightPlugin(
-            settings,
-            lambda known: PacePlugin(config, budget_s, known),
-            send=lambda line: side_by_side.say(config, "played", line),
-        )
-        config.pluginmanager.register(found.pace_plugin)
-        config.pluginmanager.register(found, NIGHT)
+        budget_min = options.value(config, "budget-min")
+        night = _night(config)
+        pace = PacePlugin(config, None if budget_min is None else 60 * budget_min, night.known if night else {})
+        found = SessionRecord(pace, night, plays=PLAYS, send=lambda line: side_by_side.say(config, "played", line))
+        config.pluginmanager.register(pace)
+        config.pluginmanager.register(found, RECORD)
+        if night is not None:
+            config.pluginmanager.register(night, NIGHT)
+    return found
+
+
+def _night(config: pytest.Config) -> SessionWriter | None:
+    """Return what writes a night down; None if no option asks for that. Raise pytest.UsageError if it is missing."""
+    from rabbitmq_resilience.extension_points import EXTENSIONS, ExtensionMissingError, is_installed, provided
+
+    options_of_nights = ("nights-dir", "night-name", "machine", "summary", "annotations")
+    asked = any(options.value(config, option) is not None for option in options_of_nights)
+    on_github = os.environ.get("GITHUB_ACTIONS") == "true" and is_installed(EXTENSIONS["nights"])
+    if not asked and not on_github:
+        return None
+    try:
+        plugin = provided("nights")
+    except ExtensionMissingError as error:
+        raise pytest.UsageError(str(error)) from None
+    found: SessionWriter = plugin.of_session(
+        config, plays=PLAYS, draws=DRAWS, is_unknown=lambda test: str(config.stash[RESULTS].get(test)) == "UNKNOWN"
+    )
     return found
 
 
@@ -100,7 +106,7 @@ def begin(config: pytest.Config, items: list[pytest.Item], *, asked: Sequence[py
 
     ``asked``: the tests that play or judge.
     """
-    pace = night(config).pace_plugin
+    pace = recorded(config).pace_plugin
     pace.choose(config, items)
     plan = Plan(
         planned=[item.nodeid for item in items if {PLAYS, DRAWS} & {*getattr(item, "fixturenames", ())}],
@@ -117,19 +123,19 @@ def begin(config: pytest.Config, items: list[pytest.Item], *, asked: Sequence[py
 
 def follow(config: pytest.Config, plan: Plan) -> None:
     """Begin the session if other processes play its scenarios."""
-    night(config).pace_plugin.pace.begin(plan.playing, left_out=plan.left_out)
+    recorded(config).pace_plugin.pace.begin(plan.playing, left_out=plan.left_out)
     _begin(config, plan)
 
 
 def _begin(config: pytest.Config, plan: Plan) -> None:
     config.stash[ASKED] = plan.asked
     if not only_looks(config):
-        night(config).begin(plan.planned)
+        recorded(config).begin(plan.planned)
 
 
 def _begins(config: pytest.Config, test: str) -> None:
     """Show that another process begins to play."""
-    pace = night(config).pace_plugin.pace
+    pace = recorded(config).pace_plugin.pace
     if test in pace.waiting and not only_looks(config):
         plays(config, test, pace.progress(test))
 
@@ -159,11 +165,11 @@ def hear(config: pytest.Config, test: str, kind: str, said: Any) -> None:
             unexpected(config, test, Verdict(said))
         case "paced":
             others = said["others"] and Others(**said["others"])
-            night(config).pace_plugin.pace.judged(
+            recorded(config).pace_plugin.pace.judged(
                 test, said["word"], as_expected=said["as_expected"], others=others or None
             )
         case "played":
-            night(config).hear(said)
+            recorded(config).hear(said)
 
 
 def show(config: pytest.Config, line: str) -> None:
@@ -206,7 +212,7 @@ def paced(config: pytest.Config, test: str, result: Result) -> None:
     others = result.document["others_cpu"]
     said = {"word": str(result.verdict), "as_expected": result.as_expected, "others": others}
     if not side_by_side.say(config, "paced", said):
-        night(config).pace_plugin.pace.judged(
+        recorded(config).pace_plugin.pace.judged(
             test, result.verdict, as_expected=result.as_expected, others=others and Others(**others)
         )
 

@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from rabbitmq_resilience.sut.broker.environment import open_files
@@ -154,25 +153,6 @@ class Driver:
 
 def _attached(wanted: str | None) -> OpenDriver:  # noqa: ARG001 - as all are opened
     raise WrongBrokerError(f"to attach to a running cluster, name its cluster file: {OPTION}cluster FILE")
-
-
-def attach(file: Path) -> OpenDriver:
-    """Return the driver of the cluster that a cluster file describes. Raise ClusterFileError if the file is wrong.
-    Raise ClusterError if the cluster differs from its description, or if another run uses it."""
-    from rabbitmq_resilience.extensions.attached.attaching import Attachment  # noqa: PLC0415 - for such clusters only
-    from rabbitmq_resilience.extensions.attached.cluster_file import load  # noqa: PLC0415 - for such clusters only
-
-    attachment = Attachment(load(file))
-    return OpenDriver(
-        attachment.found.version,
-        attachment.form,
-        find_prometheus,
-        attachment.require,
-        not_whole=attachment.not_whole,
-        close=attachment.close,
-        keeps=False,
-        origin=f"on the cluster of {file.name}",
-    )
 
 
 DRIVERS: Mapping[str, Driver] = {

@@ -4,14 +4,12 @@ people, and as annotations of a CI service."""
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Self
 
 import pytest
-from pydantic import TypeAdapter
 
 from rabbitmq_resilience.extensions.nights import ci_annotations
 from rabbitmq_resilience.extensions.nights.last_played import earlier_nights, last_played
@@ -19,10 +17,9 @@ from rabbitmq_resilience.extensions.nights.lines import header
 from rabbitmq_resilience.extensions.nights.night_file import Ended, LeftOut, Line, Night, NightWriter, Outcome, Tested
 from rabbitmq_resilience.extensions.nights.night_summary import summary
 from rabbitmq_resilience.history.commands import near
-from rabbitmq_resilience.plugin.session_pace import TIME_IS_OVER, PacePlugin, PlayedRun
-from rabbitmq_resilience.runner.judging import Result
-from rabbitmq_resilience.runner.run_line import RunLine as PlayedLine
-from rabbitmq_resilience.runner.run_line import moment, played, properties
+from rabbitmq_resilience.plugin import options
+from rabbitmq_resilience.plugin.session_pace import TIME_IS_OVER, SessionPace
+from rabbitmq_resilience.runner.run_line import RunLine, moment
 
 
 @dataclass(frozen=True)
@@ -50,32 +47,48 @@ class NightSettings:
 class NightPlugin:
     """The pytest plugin that records a night."""
 
-    def __init__(
-        self,
-        settings: NightSettings,
-        paced: Callable[[Mapping[str, PlayedRun]], PacePlugin],
-        send: Callable[[Mapping[str, Any]], bool],
-    ) -> None:
-        """Read the earlier nights.
-
-        ``paced`` makes the plugin that chooses scenarios, from when they were last played. ``send`` sends the line of a
-        run to the main session and returns True; it returns False if this process is the main session."""
-        self._settings, self._send = settings, send
+    def __init__(self, settings: NightSettings) -> None:
+        self._settings = settings
         self._earlier, self._troubles = ([], []) if settings.nights is None else earlier_nights(settings.nights)
-        self.pace_plugin = paced(last_played(self._earlier, name=settings.name, driver=settings.driver))
+        self.known = last_played(self._earlier, name=settings.name, driver=settings.driver)
         self._lines: list[Line] = []
         self._writer: NightWriter | None = None
-        self._item: pytest.Item | None = None
-        self._runs: Counter[str] = Counter()
+        self._played = 0
         self._reports: dict[str, list[pytest.TestReport]] = {}
         self._places: dict[str, tuple[str, int | None]] = {}
         self._planned: frozenset[str] = frozenset()
+        self._pace: SessionPace | None = None
 
-    def begin(self, planned: Sequence[str]) -> None:
+    @classmethod
+    def of_session(cls, config: pytest.Config, *, plays: str, draws: str, is_unknown: Callable[[str], bool]) -> Self:
+        """Return what writes a session down as its options say."""
+        return cls(
+            NightSettings(
+                root=config.rootpath,
+                runs=options.runs_folder(config),
+                nights=options.folder(config, "nights-dir"),
+                name=options.value(config, "night-name"),
+                machine_name=options.value(config, "machine"),
+                driver=options.driver(config),
+                budget_min=options.value(config, "budget-min"),
+                summary=options.folder(config, "summary"),
+                annotations=options.value(config, "annotations"),
+                plays=plays,
+                draws=draws,
+                is_unknown=is_unknown,
+            )
+        )
+
+    def add(self, line: RunLine) -> None:
+        """Write the line of a run that was judged."""
+        self._played += 1
+        self._write(line)
+
+    def begin(self, planned: Sequence[str], pace: SessionPace) -> None:
         """Begin the night with the tests ``planned``. Raise pytest.UsageError if a file cannot be written."""
         settings, began = self._settings, moment()
-        self._planned = frozenset(planned)
-        if not planned and not self.pace_plugin.pace.left_out:
+        self._planned, self._pace = frozenset(planned), pace
+        if not planned and not pace.left_out:
             return
         first = header(
             settings.root,
@@ -95,29 +108,8 @@ class NightPlugin:
         except OSError as error:
             raise pytest.UsageError(f"{error.filename} cannot be written: {error.strerror}") from None
         self._lines.append(first)
-        for scenario in self.pace_plugin.pace.left_out:
+        for scenario in pace.left_out:
             self._left_out(scenario, "budget")
-
-    def judged(self, result: Result) -> None:
-        """Record a run that the current test played."""
-        if self._item is None:
-            return
-        scenario = self._item.nodeid
-        self._runs[scenario] += 1
-        line = played(result, scenario=scenario, drawn=self._settings.plays not in _fixtures(self._item))
-        self._item.user_properties.extend(properties(line, number=self._runs[scenario]))
-        if not self._send(asdict(line)):
-            self._write(line)
-
-    def hear(self, line: Mapping[str, Any]) -> None:
-        """Record the line of a run that another process played."""
-        played_there = TypeAdapter(PlayedLine).validate_python(line)
-        self._runs[played_there.scenario] += 1
-        self._write(played_there)
-
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        self._item = item
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Record the outcome of a planned test after its teardown."""
@@ -140,7 +132,7 @@ class NightPlugin:
         """End the night and write its summary. This hook runs last, when the exit status is decided."""
         if not self._lines:
             return
-        self._write(Ended(status=int(session.exitstatus), played=self._runs.total(), at=moment()))
+        self._write(Ended(status=int(session.exitstatus), played=self._played, at=moment()))
         if self._writer is not None:
             self._writer.close()
         if self._settings.summary is not None:
@@ -163,7 +155,7 @@ class NightPlugin:
         return Night.of(Path() if self._writer is None else self._writer.path, self._lines)
 
     def _left_out(self, scenario: str, why: str) -> None:
-        known = self.pace_plugin.pace.known.get(scenario)
+        known = self._pace.known.get(scenario) if self._pace is not None else None
         self._write(LeftOut(scenario=scenario, why=why, last_played=known and moment(known["at_s"])))
 
     def _write(self, line: Line) -> None:

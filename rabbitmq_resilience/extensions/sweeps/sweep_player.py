@@ -34,6 +34,7 @@ from rabbitmq_resilience.plugin import side_by_side
 from rabbitmq_resilience.plugin.options import driver as options_driver
 from rabbitmq_resilience.plugin.options import folder, runs_folder
 from rabbitmq_resilience.report.wording import duration_text, verdict_word
+from rabbitmq_resilience.runner import run_line
 from rabbitmq_resilience.runner.environments import Environment, Environments
 from rabbitmq_resilience.runner.examination import recorded_history
 from rabbitmq_resilience.runner.judging import Result
@@ -199,7 +200,7 @@ class SweepInPlay:
         scenario: Scenario,
         windows: Sequence[Window],
     ) -> None:
-        played = lines.played(result, scenario=request.node.nodeid)
+        played = run_line.played(result, scenario=request.node.nodeid)
         history = recorded_history(result.run, scenario)
         awaited = scenario.workload.confirms == "awaited"
         seen = JudgedRun(history, self._sweep.spec.over, played, result.document, windows, awaited)
@@ -217,7 +218,7 @@ class SweepInPlay:
             run=result.run.name,
             seed=scenario.seed,
             took_s=played.duration_s,
-            at=lines.moment(),
+            at=run_line.moment(),
         )
         self._add(line, request)
         if status == "disturbed":
@@ -238,7 +239,7 @@ class SweepInPlay:
             run="",
             seed=scenario.seed,
             took_s=None,
-            at=lines.moment(),
+            at=run_line.moment(),
         )
         self._add(line, request)
 
@@ -253,7 +254,7 @@ class SweepInPlay:
         if self._header is None:
             driver = options_driver(request.config)
             self._header = lines.header(
-                self._root, name=None, machine_name=None, driver=driver, budget_min=None, at=lines.moment()
+                self._root, name=None, machine_name=None, driver=driver, budget_min=None, at=run_line.moment()
             )
         varies = any(cell.on != PlayedOn() for cell in self._sweep.cells)
         broker = None if varies else self._ground(PlayedOn(), request).opened.broker_version
@@ -275,7 +276,7 @@ class SweepInPlay:
 
 def status_of(seen: JudgedRun) -> tuple[Status, str]:
     """Return the status of a run, and why. A run that broke a promise is never played again: its cell must show it."""
-    verdict, first = verdict_word(seen.document), lines.broke_first(seen.document)
+    verdict, first = verdict_word(seen.document), run_line.broke_first(seen.document)
     broke, others = first.summary if first else "", disturbed_by(seen)
     if others and verdict != "INVALID":
         return "disturbed", others
