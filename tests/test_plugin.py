@@ -86,9 +86,9 @@ def test_a_session_without_scenarios_is_the_same_without_it(folder: Path) -> Non
     assert "rabbitmq-resilience" in with_it.stdout
     assert "rabbitmq-resilience" not in without.stdout
     (imported,) = re.findall(r"IMPORTED (.*) AND(.*)", with_it.stdout)
-    light = ("collecting", "explaining", "options", "plugin", "preparing", "sessions", "side_by_side")
-    tools = ("tools", "tools.locations")
-    assert imported[0].split() == ["rabbitmq_resilience", *(f"rabbitmq_resilience.{name}" for name in light + tools)]
+    light = ("collecting", "failures", "options", "preparing", "sessions", "side_by_side")
+    expected = ["former_paths", "plugin", *(f"plugin.{name}" for name in light), "tools", "tools.locations"]
+    assert imported[0].split() == ["rabbitmq_resilience", *(f"rabbitmq_resilience.{name}" for name in expected)]
     nothing = re.sub(r"IMPORTED.*AND", "", without.stdout)
     assert lasting(re.sub(r"IMPORTED.*AND", "", with_it.stdout)) == lasting(nothing)
 

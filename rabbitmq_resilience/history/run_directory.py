@@ -8,7 +8,7 @@
         verdict.json    what was judged
         events.jsonl    what happened to the cluster (``history.events``)
         metrics.parquet the brokers' metrics (``history.metrics``), if the scenario is measured
-        alerts.json     which alerts were active (``history.recorded_alerts``), if the scenario has rules; rules/ has them
+        alerts.json     the active alerts (``history.recorded_alerts``), if the scenario has rules; rules/ has them
         history/        what happened to every message (``history.history``); workers' own event files too
         logs/           every broker's log
         report.html     all of it on one page

@@ -242,7 +242,7 @@ def _text(documented: object) -> str:
 @cache
 def _definitions() -> Mapping[str, Any]:
     whole = schema()
-    return {**whole["$defs"], "Scenario": whole, "Step": ScheduledFault.model_json_schema()}
+    return {**whole["$defs"], "Scenario": whole, "ScheduledFault": ScheduledFault.model_json_schema()}
 
 
 def _fields(model: type[BaseModel], *, only: set[str] | None = None) -> Iterator[Field]:

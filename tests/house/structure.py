@@ -6,6 +6,7 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -20,46 +21,55 @@ BANNED_WORDS = ("manager", "helper", "utils")
 
 PACKAGE = "rabbitmq_resilience"
 
-#: The rooms of the package from the top: each may import those below it and itself. Rooms of one line are strangers.
+#: The rooms of the package from the top: each may import those below it and itself. All but the first are the core.
 ROOMS: list[set[str]] = [
-    {"sweeps"},
-    {"jobs"},
-    {"nights"},
-    {"random_schedules"},
-    {"play"},
-    {"evidence"},
-    {"scenarios"},
-    {"faults"},
-    {"workloads"},
-    {"invariants"},
-    {"tables"},
-    {"pages"},
-    {"record"},
-    {"clusters"},
+    {"extensions"},
+    {"plugin"},
+    {"explore"},
+    {"runner"},
+    {"scenario"},
+    {"nemesis"},
+    {"workload"},
+    {"checkers"},
+    {"report"},
+    {"history"},
+    {"sut"},
+    {"model"},
     {"tools"},
 ]
 
-#: The same inside ``clusters``, by folder or module: ``running`` and its neighbours are what all drivers share.
-CLUSTERS: list[set[str]] = [
+#: The same inside ``extensions``.
+EXTENSIONS: list[set[str]] = [
+    {"sweeps"},
+    {"jobs"},
+    {"nights", "incidents", "tables"},
+    {"attached"},
+    {"setup"},
+]
+
+#: The same inside ``sut``, by folder or module: ``running`` and its neighbours are what all drivers share.
+SUT: list[set[str]] = [
     {"pool", "compose"},
     {"drivers"},
-    {"attached"},
     {"processes", "containers"},
     {"running"},
     {"balancing", "linking", "finishing", "starting"},
-    {"layout", "last_words", "prometheus", "observer"},
+    {"port_layout", "last_words", "prometheus_server", "observer"},
     {"network"},
-    {"host"},
+    {"broker_host"},
     {"container_protocol"},
     {"protocol", "formed"},
-    {"round_trips"},
+    {"round_trip_probes"},
     {"broker"},
     {"machine"},
-    {"catalogue"},
-    {"packets", "stressors", "equipment", "alert_rules", "changes", "orchestration"},
-    {"spec", "errors", "access"},
-    {"feature_flags", "settings"},
+    {"orchestration"},
 ]
+
+ORDERS: dict[str, list[set[str]]] = {
+    PACKAGE: ROOMS,
+    f"{PACKAGE}.extensions": EXTENSIONS,
+    f"{PACKAGE}.sut": SUT,
+}
 
 #: What each folder may import. Set-up takes ``tools`` before anything is installed.
 MAY_IMPORT: dict[str, set[str]] = {
@@ -72,7 +82,9 @@ MAY_IMPORT: dict[str, set[str]] = {
 BESIDE = {*MAY_IMPORT, "tests", "conftest"}
 
 #: What set-up imports when it is asked for, and runs in ``.venv``: it speaks to container engines.
-IN_ENVIRONMENT = {f"{PACKAGE}.tools.{name}" for name in ("engine", "images", "yaml_files")}
+IN_ENVIRONMENT = {
+    f"{PACKAGE}.{name}" for name in ("extensions.setup.engine", "extensions.setup.images", "model.yaml_files")
+}
 
 #: Hosts of package registries, in pieces so that this file does not name them.
 REGISTRY_HOSTS = [
@@ -180,21 +192,31 @@ def imports_upwards(modules: Iterable[Path] = MODULES) -> Iterator[str]:
             continue
         barred = BESIDE - MAY_IMPORT[room_of(path)]
         found = [f"line {line}: {name}" for line, name in imported(path) if name.split(".")[0] in barred]
-        found += upward(path, inside=PACKAGE, order=ROOMS)
-        found += upward(path, inside=f"{PACKAGE}.clusters", order=CLUSTERS)
+        for inside, order in ORDERS.items():
+            found += upward(path, inside=inside, order=order)
         yield from (f"{module_id(path)}, {offender}" for offender in found)
 
 
 def unknown_rooms() -> Iterator[str]:
-    """Yield each module that stands in no room of the order."""
-    rooms, clusters = set().union(*ROOMS), {*set().union(*CLUSTERS), "__init__"}
+    """Yield each module that stands in no room of the orders."""
     for path in MODULES:
-        folder, *inside = path.relative_to(ROOT).with_suffix("").parts
-        known = room_of(path) in BESIDE
-        if folder == PACKAGE and len(inside) > 1:
-            known = inside[0] in rooms and (inside[0] != "clusters" or inside[1] in clusters)
+        name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+        inside = [(order, rooms) for order, rooms in ORDERS.items() if name.startswith(f"{order}.")]
+        known = room_of(path) in BESIDE and all(
+            name.count(".") == order.count(".") + 1 == 1 or place(name, inside=order, order=rooms) is not None
+            for order, rooms in inside
+        )
         if not known:
             yield module_id(path)
+
+
+def core_imports_of_extensions() -> Iterator[str]:
+    """Yield each import of an extension by a module that belongs to none."""
+    extensions = f"{PACKAGE}.extensions"
+    for path in MODULES:
+        if room_of(path) == PACKAGE and not module_id(path).startswith(f"{PACKAGE}/extensions/"):
+            found = (f"line {line}: {name}" for line, name in imported(path) if f"{name}.".startswith(f"{extensions}."))
+            yield from (f"{module_id(path)}, {offender}" for offender in found)
 
 
 def shapeless_modules() -> Iterator[str]:
@@ -254,3 +276,13 @@ def unnamed_packages() -> Iterator[str]:
     examples = {"nice_driver"}  # of docs/add-a-driver.md, in a test's string
     foreign = roots - BESIDE - examples - set(sys.stdlib_module_names)
     yield from sorted({canonicalize_name(called.get(name, name)) for name in foreign} - named)
+
+
+def doubled_names() -> Iterator[str]:
+    """Yield each name of a class or module that stands more than once in the package."""
+    modules = [path for path in MODULES if room_of(path) == PACKAGE]
+    stems = Counter(path.stem for path in modules if path.stem != "__init__")
+    defined = re.compile(r"^ *class (\w+)", re.MULTILINE)
+    classes = Counter(name for path in modules for name in defined.findall(path.read_text(encoding="utf-8")))
+    for kind, names in (("module", stems), ("class", classes)):
+        yield from (f"{kind} {name}: {count} times" for name, count in sorted(names.items()) if count > 1)

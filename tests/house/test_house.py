@@ -10,17 +10,25 @@ import pytest
 from rabbitmq_resilience.scenario import fault_file
 from tests import messages
 from tests.conftest import LONGEST_FIRST
-from tests.house import pages, structure
+from tests.house import pages, structure, words
 
 ROOT = structure.ROOT
 
 
 def test_imports_go_downwards() -> None:
-    assert [*structure.imports_upwards(), *structure.unknown_rooms()] == []
+    assert [*structure.imports_upwards(), *structure.unknown_rooms(), *structure.core_imports_of_extensions()] == []
 
 
 def test_modules_are_short_and_say_what_they_are() -> None:
     assert list(structure.shapeless_modules()) == []
+
+
+def test_each_name_of_a_class_or_module_stands_once() -> None:
+    assert list(structure.doubled_names()) == []
+
+
+def test_words_are_plain() -> None:
+    assert [*words.refused_words(), *words.idle_exceptions()] == []
 
 
 def test_no_committed_file_names_a_registry() -> None:
@@ -29,9 +37,11 @@ def test_no_committed_file_names_a_registry() -> None:
 
 def test_packages_are_named_and_set_up_needs_none() -> None:
     assert [*structure.unnamed_packages(), *structure.packages_of_set_up()] == []
-    tools = ROOT / structure.PACKAGE / "tools"
+    tools = ROOT / structure.PACKAGE / "extensions" / "setup"
     reached = structure.reached_by_set_up()
-    assert {tools / f"{name}.py" for name in ("broker", "toxiproxy", "prometheus", "haproxy")} <= reached
+    assert {
+        tools / f"{name}.py" for name in ("broker_packages", "toxiproxy_package", "prometheus_package", "haproxy")
+    } <= reached
 
 
 def test_pages_lead_somewhere() -> None:
@@ -77,12 +87,12 @@ def test_offenders_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     page.write_text(links, encoding="utf-8")
     assert [found.partition(":")[0] for found in pages.broken_links(page)] == ["there.md#other", "gone.md"]
     package = structure.PACKAGE
-    module = tmp_path / package / "record" / "deep.py"
+    module = tmp_path / package / "history" / "deep.py"
     module.parent.mkdir(parents=True)
-    text = f"def late():\n    import {package}.play.run\nfrom . import events\nfrom ..pages import page\n"
-    module.write_text(text + f"from {package} import clusters, tables\n", encoding="utf-8")
-    expected = [(2, "play.run"), (4, "pages"), (4, "pages.page"), (5, "tables")]
-    offenders = [f"{package}/record/deep.py, line {line}: {package}.{name}" for line, name in expected]
+    text = f"def late():\n    import {package}.runner.run\nfrom . import events\nfrom ..report import run_page\n"
+    module.write_text(text + f"from {package} import sut, plugin\n", encoding="utf-8")
+    expected = [(2, "runner.run"), (4, "report"), (4, "report.run_page"), (5, "plugin")]
+    offenders = [f"{package}/history/deep.py, line {line}: {package}.{name}" for line, name in expected]
     assert sorted(structure.imports_upwards([module])) == offenders
 
 

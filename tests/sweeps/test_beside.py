@@ -146,8 +146,8 @@ def test_both_are_measured_in_each_round(tmp_path: Path) -> None:
     (tmp_path / "both.sweep.yaml").write_text(yaml.safe_dump(plain, sort_keys=False))
     done = session(tmp_path, "-q", "both.sweep.yaml", "--resilience-runs-dir", "reports/runs")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("BESIDE   PerfTest") == 2
-    before, after = (done.stdout.index(word) for word in ("PLAYING", "BESIDE"))
+    assert done.stdout.count("PERFTEST PerfTest") == 2
+    before, after = (done.stdout.index(word) for word in ("PLAYING", "PERFTEST"))
     assert before < after, "in the first round it comes second"
     lines = Results.read(tmp_path / "reports" / "sweeps" / "both").lines
     assert [line.round for line in lines] == [1, 2]

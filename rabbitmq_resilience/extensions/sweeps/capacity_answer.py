@@ -7,7 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rabbitmq_resilience.extensions.sweeps.capacity import OF, Capacity, CapacityRequest, KnownCapacity, number_of
-from rabbitmq_resilience.extensions.sweeps.capacity_model import NODES_MAX, Model, TooFewCellsError, fit
+from rabbitmq_resilience.extensions.sweeps.capacity_model import (
+    NODES_MAX,
+    Model,
+    NoStatisticsError,
+    TooFewCellsError,
+    fit,
+)
 from rabbitmq_resilience.extensions.sweeps.paired import by_round
 from rabbitmq_resilience.extensions.sweeps.results import ResultRow, Results
 from rabbitmq_resilience.extensions.sweeps.statistics import ConfidenceInterval, median_interval
@@ -89,7 +95,7 @@ def capacity(
     cells, unused = _cells(results, of)
     try:
         model = fit([(at, value) for _, at, value in cells])
-    except TooFewCellsError as error:
+    except (NoStatisticsError, TooFewCellsError) as error:
         return str(error)
     wanted = wanted or of.wanted
     nodes = model.nodes_needed(of.nodes, wanted.per_s, wanted.cores_a_node, wanted.at)
@@ -164,7 +170,7 @@ def _left_out(of: Capacity, cells: Sequence[tuple[str, Mapping[str, float], floa
             apart = [(name, at, value) for name, at, value in cells if at[axis] == number]
             try:
                 model = fit(inside)
-            except TooFewCellsError as error:
+            except (NoStatisticsError, TooFewCellsError) as error:
                 found += [PredictedCell(name, value, None, why=str(error)) for name, _, value in apart]
                 continue
             found += [PredictedCell(name, value, model.predict(at), model.outside(at)) for name, at, value in apart]

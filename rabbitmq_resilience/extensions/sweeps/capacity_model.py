@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import stdtrit
 
 from rabbitmq_resilience.extensions.sweeps.statistics import ALPHA, ConfidenceInterval
+from rabbitmq_resilience.tools.extras import install_command
 
 Floats = npt.NDArray[np.float64]
 
@@ -25,6 +25,13 @@ NODES_MAX = 10_000
 
 class TooFewCellsError(ValueError):
     """The model needs more cells, or more different ones. The text says which."""
+
+
+class NoStatisticsError(Exception):
+    """The optional library that has Student's distribution is not installed. The text says how to install it."""
+
+    def __init__(self) -> None:
+        super().__init__(f"What a load needs is predicted with the library scipy: {install_command('capacity')}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,7 +101,7 @@ def fit(cells: Sequence[tuple[Mapping[str, float], float]], *, alpha: float = AL
     freedom = len(cells) - rows.shape[1]
     sigma = float(np.sqrt(((values - rows @ coefficients) ** 2).sum() / freedom))
     spread = np.asarray(np.linalg.inv(rows.T @ rows), dtype=np.float64)
-    reach = float(stdtrit(freedom, 1 - alpha / 2))
+    reach = _quantile(freedom, 1 - alpha / 2)
     errors = reach * sigma * np.sqrt(np.diag(spread))
     powers = {
         name: ConfidenceInterval(float(power - error), float(power), float(power + error), 1 - alpha)
@@ -106,3 +113,12 @@ def fit(cells: Sequence[tuple[Mapping[str, float], float]], *, alpha: float = AL
 
 def _rows(columns: Sequence[Floats]) -> Floats:
     return np.asarray(np.column_stack([np.ones(len(columns[0])), *map(np.log, columns)]), dtype=np.float64)
+
+
+def _quantile(freedom: int, part: float) -> float:
+    """Return the quantile of Student's distribution with ``freedom`` degrees. Raise NoStatisticsError."""
+    try:
+        from scipy.special import stdtrit  # noqa: PLC0415 - optional
+    except ModuleNotFoundError:
+        raise NoStatisticsError from None
+    return float(stdtrit(freedom, part))

@@ -184,7 +184,7 @@ class SweepInPlay:
         if not turn.cell.perf_test or not scenario.applies_to(ground.opened.broker_version):
             return ()
         show: Callable[[str], None] = request.getfixturevalue("resilience_show")
-        show(f"{'BESIDE':<8} PerfTest with the same load, about {duration_text(takes_s(scenario))}")
+        show(f"{'PERFTEST':<8} PerfTest with the same load, about {duration_text(takes_s(scenario))}")
         topology, equipment = scenario.topology, scenario.equipment
         return play_perf_test(ground.clusters.acquire(topology, scenario.touched_links, equipment), scenario)
 

@@ -3,8 +3,9 @@
 Run directories are deleted some day, but their lines in the ledger are kept. Each run is one line of JSON in
 reports/ledger.jsonl. Runs are entered only once, so that a sitting continues where the one before ended::
 
-    .venv/bin/python -m rabbitmq_resilience.extensions.tables.ledger enter reports/runs --commit $(git rev-parse --short HEAD)
-    .venv/bin/python -m rabbitmq_resilience.extensions.tables.ledger show > reports/ledger.md
+    LEDGER=rabbitmq_resilience.extensions.tables.ledger
+    .venv/bin/python -m $LEDGER enter reports/runs --commit $(git rev-parse --short HEAD)
+    .venv/bin/python -m $LEDGER show > reports/ledger.md
 """
 
 from __future__ import annotations
