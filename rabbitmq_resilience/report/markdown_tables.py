@@ -10,8 +10,6 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from rabbitmq_resilience.report.wording import NOTHING
 
-TEMPLATES = Path(__file__).parent / "templates"
-
 
 class Prose(str):
     """Text that is Markdown itself, for places outside of tables."""

@@ -35,7 +35,6 @@ EXCEPTIONS: list[tuple[str, str]] = [
     ("rabbitmq_resilience/extensions/sweeps/capacity.py", 'f"beside: {known'),
     ("rabbitmq_resilience/extensions/sweeps/capacity_answer.py", "of.beside"),
     ("docs/sweeps.md", "beside"),
-    ("docs/fault-files.md", "``decides_anew``"),
 ]
 _ENDS = (".py", ".md", ".j2", ".html", ".js", ".css", ".erl")
 

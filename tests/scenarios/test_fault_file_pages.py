@@ -91,7 +91,7 @@ def test_every_part_of_a_file_that_the_page_shows_is_accepted(field: str, tmp_pa
 
 
 def test_the_page_names_no_module() -> None:
-    rooms = "clusters|faults|workloads|invariants|record|scenarios|play|tables|pages|tools"
+    rooms = "sut|nemesis|workload|checkers|history|scenario|runner|report|model|tools|extensions"
     text = PAGE.read_text(encoding="utf-8").replace("rabbitmq_resilience.scenario.documentation", "")
     assert re.findall(rf"\b(?:{rooms})\.[a-z_]+", text) == []
 

@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
-from pathlib import Path
 
 from rabbitmq_resilience.extensions.attached.machine import Machine, MachineError
 from rabbitmq_resilience.extensions.attached.machine_links import AttachedLinks, BrokerLinks
@@ -14,9 +13,10 @@ from rabbitmq_resilience.extensions.attached.packet_rules import Treatment
 from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.model.links import Link
 from rabbitmq_resilience.model.packets import Disturbance
+from rabbitmq_resilience.tools.locations import PACKAGE
 
 _KNOCKED_WITHIN_S = 90.0
-_PROBE = Path(__file__).parents[1] / "broker" / "erlang" / "resilience_probe.erl"
+_PROBE = PACKAGE / "sut" / "broker" / "erlang" / "resilience_probe.erl"
 #: Every machine with a broker has escript: RabbitMQ's own tools are escripts, too.
 _KNOCK = """
 set -eu

@@ -10,10 +10,11 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from rabbitmq_resilience.extensions.tables import TEMPLATES
 from rabbitmq_resilience.extensions.tables.evidence import newest_first
 from rabbitmq_resilience.extensions.tables.ledger import read_ledger, runs_of
 from rabbitmq_resilience.extensions.tables.runs import Counts, LedgerRun, read_explained
-from rabbitmq_resilience.report.markdown_tables import TEMPLATES, markdown
+from rabbitmq_resilience.report.markdown_tables import markdown
 
 
 def by_version(lines: Iterable[Mapping[str, Any]], explained: Mapping[str, Mapping[str, str]]) -> str:

@@ -11,9 +11,10 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from rabbitmq_resilience.extensions.tables import TEMPLATES
 from rabbitmq_resilience.extensions.tables.ledger import read_ledger, runs_of
 from rabbitmq_resilience.extensions.tables.runs import Counts, LedgerRun, read_explained
-from rabbitmq_resilience.report.markdown_tables import TEMPLATES, markdown
+from rabbitmq_resilience.report.markdown_tables import markdown
 from rabbitmq_resilience.report.wording import NOTHING
 
 LOADS = "loads of case studies"

@@ -9,11 +9,12 @@ import argparse
 from collections import Counter
 from collections.abc import Iterable
 
+from rabbitmq_resilience.extensions.tables import TEMPLATES
 from rabbitmq_resilience.extensions.tables.ledger import read_ledger, runs_of
 from rabbitmq_resilience.extensions.tables.run_verdicts import Platform
 from rabbitmq_resilience.extensions.tables.runs import Counts, LedgerRun, read_explained
 from rabbitmq_resilience.extensions.tables.would_notice import corpus
-from rabbitmq_resilience.report.markdown_tables import TEMPLATES, markdown
+from rabbitmq_resilience.report.markdown_tables import markdown
 
 
 def false_alarms(runs: Iterable[LedgerRun]) -> str:

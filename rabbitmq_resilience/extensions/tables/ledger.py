@@ -18,9 +18,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from rabbitmq_resilience.extensions.tables import TEMPLATES
 from rabbitmq_resilience.extensions.tables.run_verdicts import recorded_by_name
 from rabbitmq_resilience.extensions.tables.runs import Counts, LedgerRun, read_explained, run_of
-from rabbitmq_resilience.report.markdown_tables import TEMPLATES, markdown
+from rabbitmq_resilience.report.markdown_tables import markdown
 from rabbitmq_resilience.tools.locations import content
 
 LEDGER = content("reports") / "ledger.jsonl"

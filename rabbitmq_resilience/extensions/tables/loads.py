@@ -11,10 +11,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from rabbitmq_resilience.extensions.tables import TEMPLATES
 from rabbitmq_resilience.extensions.tables.evidence import LOADS, family
 from rabbitmq_resilience.extensions.tables.ledger import read_ledger
 from rabbitmq_resilience.extensions.tables.run_verdicts import Platform, platform
-from rabbitmq_resilience.report.markdown_tables import TEMPLATES, markdown
+from rabbitmq_resilience.report.markdown_tables import markdown
 from rabbitmq_resilience.report.wording import NOTHING, verdict_word
 
 

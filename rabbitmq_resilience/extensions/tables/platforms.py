@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from rabbitmq_resilience.extensions.tables import TEMPLATES
 from rabbitmq_resilience.extensions.tables.run_verdicts import Platform, platform, recorded
 from rabbitmq_resilience.report.impact import outage_text
-from rabbitmq_resilience.report.markdown_tables import TEMPLATES, markdown
+from rabbitmq_resilience.report.markdown_tables import markdown
 from rabbitmq_resilience.report.wording import short_verdict
 
 #: Title and driver of scenarios in ``faults/platforms`` that a driver refuses, so that there is no run.

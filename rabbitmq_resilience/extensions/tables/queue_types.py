@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from rabbitmq_resilience.extensions.tables import TEMPLATES
 from rabbitmq_resilience.extensions.tables.run_verdicts import recorded
 from rabbitmq_resilience.report.impact import longest_outage_s
-from rabbitmq_resilience.report.markdown_tables import TEMPLATES, markdown
+from rabbitmq_resilience.report.markdown_tables import markdown
 from rabbitmq_resilience.report.wording import NOTHING, short_verdict
 
 KINDS = ("quorum", "mirrored")

@@ -16,10 +16,11 @@ from typing import Any, NamedTuple, Self
 
 import yaml
 
+from rabbitmq_resilience.extensions.tables import TEMPLATES
 from rabbitmq_resilience.extensions.tables.run_verdicts import Platform, platform
 from rabbitmq_resilience.history.run_directory import RunDirectory, RunDirectoryError
 from rabbitmq_resilience.report.impact import longest_of
-from rabbitmq_resilience.report.markdown_tables import TEMPLATES, markdown
+from rabbitmq_resilience.report.markdown_tables import markdown
 from rabbitmq_resilience.report.rate import Rate
 from rabbitmq_resilience.report.wording import NOTHING, verdict_word
 

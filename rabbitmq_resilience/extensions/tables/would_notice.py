@@ -13,9 +13,10 @@ from typing import Any
 
 import yaml
 
+from rabbitmq_resilience.extensions.tables import TEMPLATES
 from rabbitmq_resilience.extensions.tables.run_verdicts import Platform, platform, recorded
 from rabbitmq_resilience.report.impact import longest_of
-from rabbitmq_resilience.report.markdown_tables import TEMPLATES, markdown
+from rabbitmq_resilience.report.markdown_tables import markdown
 from rabbitmq_resilience.tools.locations import content
 
 CORPUS = content("faults") / "unsafe"
