@@ -10,10 +10,11 @@ from typing import Annotated, ClassVar
 import numpy as np
 from pydantic import Field
 
+from rabbitmq_resilience.checkers.cluster_facts import ClusterFacts
 from rabbitmq_resilience.checkers.cluster_forms import forms
 from rabbitmq_resilience.checkers.columns import Array
 from rabbitmq_resilience.checkers.exclusive_owners import lacking_of
-from rabbitmq_resilience.checkers.facts import ClusterFacts, Facts
+from rabbitmq_resilience.checkers.facts import Facts
 from rabbitmq_resilience.checkers.lateness import of_this_machine
 from rabbitmq_resilience.checkers.liveness import pauses, promises
 from rabbitmq_resilience.checkers.message_ledger import ledger_of

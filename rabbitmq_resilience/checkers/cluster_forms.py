@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from rabbitmq_resilience.checkers.facts import ClusterFacts, Facts
+from rabbitmq_resilience.checkers.cluster_facts import ClusterFacts
+from rabbitmq_resilience.checkers.facts import Facts
 from rabbitmq_resilience.checkers.observed_faults import NEVER_US, ObservedFault
 from rabbitmq_resilience.checkers.times import Period
 from rabbitmq_resilience.model.feature_flags import KHEPRI

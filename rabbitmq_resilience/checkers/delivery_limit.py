@@ -13,10 +13,11 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
+from rabbitmq_resilience.checkers.cluster_facts import ClusterFacts
 from rabbitmq_resilience.checkers.cluster_forms import forms
 from rabbitmq_resilience.checkers.columns import Array, grouped, pieces
 from rabbitmq_resilience.checkers.exclusive_owners import absences
-from rabbitmq_resilience.checkers.facts import ClusterFacts, Facts
+from rabbitmq_resilience.checkers.facts import Facts
 from rabbitmq_resilience.checkers.message_ledger import Ledger
 from rabbitmq_resilience.checkers.observed_faults import ObservedFault
 from rabbitmq_resilience.checkers.verdict import History

@@ -24,8 +24,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from rabbitmq_resilience.checkers.cluster_facts import ClusterFacts
 from rabbitmq_resilience.checkers.columns import Array, grouped, pieces
-from rabbitmq_resilience.checkers.facts import ClusterFacts, Facts, QueueFacts
+from rabbitmq_resilience.checkers.facts import Facts, QueueFacts
 from rabbitmq_resilience.checkers.instability import disturbances
 from rabbitmq_resilience.checkers.liveness import Promises
 from rabbitmq_resilience.checkers.observed_faults import NEVER_US

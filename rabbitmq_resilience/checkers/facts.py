@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar, TypeVarTuple, Unpack
 
+from rabbitmq_resilience.checkers.cluster_facts import DETECTOR_POLL_S, ClusterFacts
 from rabbitmq_resilience.checkers.observed_faults import NEVER_US, ObservedFault, step_of
 from rabbitmq_resilience.checkers.units import seconds
 from rabbitmq_resilience.history.dead_letter_routes import DeadLetterRoutes
@@ -25,51 +26,7 @@ from rabbitmq_resilience.history.events import (
 )
 from rabbitmq_resilience.history.variation import Variation
 
-#: RabbitMQ's default of ``raft.adaptive_failure_detector.poll_interval`` (RabbitMQ, "Clustering", wide area networks).
-DETECTOR_POLL_S = 5.0
-
 _CLIENT = re.compile(r"(?P<role>[a-z]+)-(?P<number>[0-9]{1,9})")
-
-
-@dataclass(frozen=True)
-class ClusterFacts:
-    nodes: tuple[str, ...]
-    partition_handling: str
-    net_ticktime_s: float
-    broker_version: tuple[int, ...]
-    preferred: frozenset[str] = frozenset()
-    recover: str = ""
-    khepri: bool = False
-    #: How often Raft's failure detector is read.
-    detector_poll_s: float = DETECTOR_POLL_S
-
-    @property
-    def handles_partitions(self) -> bool:
-        """Return whether partition handling has an effect. It has none with Khepri, as always from 4.3 on."""
-        return not self.khepri and self.broker_version < (4, 3)
-
-    @property
-    def pauses_minorities(self) -> bool:
-        return self.handles_partitions and self.partition_handling == "pause_minority"
-
-    @property
-    def pauses_without_preferred(self) -> bool:
-        """Return whether a node pauses while it reaches none of the ``preferred`` nodes."""
-        return self.handles_partitions and self.partition_handling == "pause_if_all_down"
-
-    @property
-    def pauses(self) -> bool:
-        return self.pauses_minorities or self.pauses_without_preferred
-
-    @property
-    def heals_splits(self) -> bool:
-        """Return whether nodes restart by themselves after a split that their mode allows."""
-        return self.handles_partitions and "autoheal" in (self.partition_handling, self.recover)
-
-    @property
-    def splits(self) -> bool:
-        """Return whether sides of a cut may go on, each with a preferred node with ``pause_if_all_down``."""
-        return self.handles_partitions and self.partition_handling != "pause_minority"
 
 
 #: A problem that begins this soon after a fault was healed may come from that fault.

@@ -13,9 +13,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from rabbitmq_resilience.checkers.cluster_facts import ClusterFacts
 from rabbitmq_resilience.checkers.cluster_states import ClusterSide, ClusterState
 from rabbitmq_resilience.checkers.cut_pairs import Pair
-from rabbitmq_resilience.checkers.facts import ClusterFacts, Facts
+from rabbitmq_resilience.checkers.facts import Facts
 from rabbitmq_resilience.checkers.gaps import UNWATCHED_S_MAX
 from rabbitmq_resilience.checkers.observed_faults import ObservedFault
 from rabbitmq_resilience.checkers.times import NEVER, Period, Times, left, periods, times, union

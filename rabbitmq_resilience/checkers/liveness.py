@@ -11,9 +11,10 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from rabbitmq_resilience.checkers.cluster_facts import ClusterFacts
 from rabbitmq_resilience.checkers.cluster_forms import forms
 from rabbitmq_resilience.checkers.cluster_states import ClusterSide
-from rabbitmq_resilience.checkers.facts import ClusterFacts, Facts, QueueFacts
+from rabbitmq_resilience.checkers.facts import Facts, QueueFacts
 from rabbitmq_resilience.checkers.fault_timeline import FaultTimeline, Moment, truth_of
 from rabbitmq_resilience.checkers.gaps import UNSEEN_S_MAX
 from rabbitmq_resilience.checkers.instability import leaders

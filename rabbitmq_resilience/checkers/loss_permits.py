@@ -8,7 +8,8 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from rabbitmq_resilience.checkers.facts import ClusterFacts, Facts, QueueFacts
+from rabbitmq_resilience.checkers.cluster_facts import ClusterFacts
+from rabbitmq_resilience.checkers.facts import Facts, QueueFacts
 from rabbitmq_resilience.checkers.fault_timeline import FaultTimeline, truth_of
 from rabbitmq_resilience.checkers.loss_explanations import CHOICES_MAX
 from rabbitmq_resilience.checkers.observed_faults import NEVER_US

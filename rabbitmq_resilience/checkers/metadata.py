@@ -13,9 +13,10 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from rabbitmq_resilience.checkers.cluster_facts import ClusterFacts
 from rabbitmq_resilience.checkers.cluster_forms import forms
 from rabbitmq_resilience.checkers.cluster_states import ClusterSide
-from rabbitmq_resilience.checkers.facts import ClusterFacts, Facts
+from rabbitmq_resilience.checkers.facts import Facts
 from rabbitmq_resilience.checkers.fault_timeline import truth_of
 from rabbitmq_resilience.checkers.loss_explanations import most_explained
 from rabbitmq_resilience.checkers.observed_faults import NEVER_US

@@ -15,8 +15,9 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
+from rabbitmq_resilience.checkers.cluster_facts import ClusterFacts
 from rabbitmq_resilience.checkers.cluster_states import ClusterSide, ClusterState
-from rabbitmq_resilience.checkers.facts import ClusterFacts, QueueFacts
+from rabbitmq_resilience.checkers.facts import QueueFacts
 from rabbitmq_resilience.model.durations import TICKS_MAX
 
 #: What follows once the cut is healed. ``whole``: paused nodes come back and no change is undone. ``restarts``: all

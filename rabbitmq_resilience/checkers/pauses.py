@@ -11,9 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+from rabbitmq_resilience.checkers.cluster_facts import ClusterFacts
 from rabbitmq_resilience.checkers.cluster_forms import forms, unhandled_from_us
 from rabbitmq_resilience.checkers.cut_pairs import Pair
-from rabbitmq_resilience.checkers.facts import ClusterFacts, Facts
+from rabbitmq_resilience.checkers.facts import Facts
 from rabbitmq_resilience.checkers.fault_timeline import FaultTimeline, Moment, truth_of
 from rabbitmq_resilience.checkers.observed_faults import NEVER_US, ObservedFault
 from rabbitmq_resilience.checkers.times import NEVER, Period, Times, at_least, later, periods, times, union

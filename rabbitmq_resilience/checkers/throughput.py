@@ -10,8 +10,9 @@ import numpy as np
 from pydantic import Field
 
 from rabbitmq_resilience.checkers.availability import Availability
+from rabbitmq_resilience.checkers.cluster_facts import ClusterFacts
 from rabbitmq_resilience.checkers.exclusive_owners import lacking_at_nodes, unowned
-from rabbitmq_resilience.checkers.facts import ClusterFacts, Facts
+from rabbitmq_resilience.checkers.facts import Facts
 from rabbitmq_resilience.checkers.fault_timeline import truth_of
 from rabbitmq_resilience.checkers.gaps import lasting_s
 from rabbitmq_resilience.checkers.liveness import least_share, pauses, promises, target_share, unsettled

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import numpy.typing as npt
 
+from rabbitmq_resilience.checkers.cluster_facts import ClusterFacts
 from rabbitmq_resilience.checkers.columns import Array, grouped, messages, pieces
-from rabbitmq_resilience.checkers.facts import ClusterFacts, Facts
+from rabbitmq_resilience.checkers.facts import Facts
 from rabbitmq_resilience.checkers.fault_timeline import truth_of
 from rabbitmq_resilience.checkers.message_ledger import Ledger
 from rabbitmq_resilience.checkers.observed_faults import NEVER_US

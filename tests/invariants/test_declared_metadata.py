@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.checkers.facts import ClusterFacts
+from rabbitmq_resilience.checkers.cluster_facts import ClusterFacts
 from rabbitmq_resilience.checkers.metadata import Metadata, permits_lost_declarations
 from rabbitmq_resilience.checkers.verdict import Finding, Verdict
 from rabbitmq_resilience.history.events import Event

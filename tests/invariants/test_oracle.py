@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 import pytest
 
+from rabbitmq_resilience.checkers.cluster_facts import ClusterFacts
 from rabbitmq_resilience.checkers.cluster_states import ClusterState
 from rabbitmq_resilience.checkers.cut_pairs import Pair, pairs
-from rabbitmq_resilience.checkers.facts import ClusterFacts, QueueFacts
+from rabbitmq_resilience.checkers.facts import QueueFacts
 from rabbitmq_resilience.checkers.loss_permits import permits_loss
 from rabbitmq_resilience.checkers.oracle import predict, writable_from
 from rabbitmq_resilience.checkers.splits import sides_apart

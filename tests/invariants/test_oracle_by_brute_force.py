@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rabbitmq_resilience.checkers.cluster_facts import ClusterFacts
 from rabbitmq_resilience.checkers.cluster_states import ClusterState
-from rabbitmq_resilience.checkers.facts import ClusterFacts, QueueFacts
+from rabbitmq_resilience.checkers.facts import QueueFacts
 from rabbitmq_resilience.checkers.oracle import predict, served_if_led_by, writable_from
 from rabbitmq_resilience.checkers.splits import sides_apart
 

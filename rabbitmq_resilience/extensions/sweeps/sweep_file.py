@@ -67,9 +67,7 @@ class Sweep:
 
     @property
     def digest(self) -> str:
-        """Return a hash of the file, of every cell with the contents of the files that it names, and of the prices.
-
-        Raise OSError if such a file is gone."""
+        """Return a hash of the file, of each cell with the files that it names, and of the prices. Raise OSError."""
         prices = "" if self.spec.leaderboard is None else self.spec.leaderboard.model_dump_json()
         cells = "".join(with_digests(cell.scenario).model_dump_json() for cell in self.cells)
         return hashlib.sha256(f"{self.text}{cells}{prices}".encode()).hexdigest()[:16]
