@@ -1,4 +1,4 @@
-"""Find the words that are not used in the package, on pages and in the README: docs/language.md says what to write."""
+"""Find the words that are not used in the package, on pages and in the README."""
 
 from __future__ import annotations
 
