@@ -86,7 +86,7 @@ STARTS_APART = _defect(
 
 #: A node that was frozen for longer than net_ticktime counts its peers only when they are back, and does not pause. All
 #: nodes stay separated (4.0.5: 3 of 3 random schedules that froze a node for 7 s). So does a node whose connections
-#: were broken for milliseconds (4.0.5: 2 of 4 blips of 4 ms on all links, and 1 of 5 of 50 ms).
+#: were broken for milliseconds (4.0.5: 2 of 4 blips of 4 ms on all links, and 1 of 7 of 50 ms).
 RESUMES_APART = STARTS_APART.model_copy(
     update={"reference": "rabbitmq/rabbitmq-server#17319", "trace": "resumes_apart"}
 )
