@@ -208,7 +208,11 @@ def _expecting(scenario: Scenario, result: Result, version: str) -> Scenario:
     Loss and wrong order are not excused before a person has read the trace: then the scenario stays the same."""
     first, *others = sorted(_broken(result))
     known = Expectation(
-        broker=f"=={version}", verdict=Verdict.INVALID, invariant=first, also=tuple(others), always=False
+        broker=f"=={version}",
+        verdict=Verdict.INVALID,
+        invariant=first,
+        invariants_also=tuple(others),
+        intermittent=True,
     )
     return scenario if known.excuses_promises else scenario.model_copy(update={"expect": (*scenario.expect, known)})
 

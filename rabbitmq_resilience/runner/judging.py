@@ -200,7 +200,7 @@ def meets(judgement: Judgement, expected: Expectation, logs: Callable[[], Iterab
     in the findings or in ``logs`` (the texts of the brokers' logs) excuses nothing if the trace is missing. An UNKNOWN
     verdict is never as expected.
     """
-    if judgement.verdict is Verdict.VALID and not expected.always:
+    if judgement.verdict is Verdict.VALID and expected.intermittent:
         return True
     return not _unknown(judgement, expected) and _violates_as(judgement, expected, logs)
 
@@ -223,7 +223,7 @@ def _violates_as(judgement: Judgement, expected: Expectation, logs: Callable[[],
 
 def _shown(judgement: Judgement, expected: Expectation) -> Expectation:
     """Return the expectation to show: an intermittent violation is shown only if it was observed."""
-    seldom_and_unseen = judgement.verdict is Verdict.VALID and not expected.always
+    seldom_and_unseen = judgement.verdict is Verdict.VALID and expected.intermittent
     return VALID_EXPECTED if seldom_and_unseen else expected
 
 

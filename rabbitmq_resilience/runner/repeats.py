@@ -1,7 +1,7 @@
 """Combine several runs of one scenario: how often each verdict came, and whether the scenario expects that.
 
-If a scenario expects a violation in some runs only (``always: false``), its outcome is a rate. Such a scenario neither
-passes nor fails: pytest shows it as an expected failure, with the rate as the reason.
+If a scenario expects a violation in some runs only (``intermittent: true``), its outcome is a rate. Such a scenario
+neither passes nor fails: pytest shows it as an expected failure, with the rate as the reason.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Repeats:
         not VALID. Other scenarios pass with one VALID run, as such a violation may come in any scenario.
         """
         version = str(self.results[-1].document["broker_version"])
-        by_nature = any(not expected.always for expected in self.scenario.expected(version))
+        by_nature = any(expected.intermittent for expected in self.scenario.expected(version))
         is_shown = self.scenario.reference is not None or len(self.results) > 1
         return by_nature and (is_shown or any(r.verdict is not Verdict.VALID for r in self.results))
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.version import Version
 from pydantic import AfterValidator, Field, model_validator
 
 from rabbitmq_resilience.checkers.verdict import Finding, Verdict
-from rabbitmq_resilience.model.base import Spec
+from rabbitmq_resilience.model.base import Spec, as_tuple
 from rabbitmq_resilience.model.yaml_files import Location
 from rabbitmq_resilience.scenario.traces import FINDINGS_TRACES, TRACES
 
@@ -44,11 +44,27 @@ VersionRange = Annotated[str, AfterValidator(_specifiers)]
 PROMISED_MOST = frozenset({"no_loss", "order"})
 
 
+#: The spelling of version 0.1, and the present one.
+FORMER_SPELLING = {"also": "invariants_also", "always": "intermittent"}
+
+
+def present_spelling(stated: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an expectation in the present spelling. Raise ValueError if one is there in both."""
+    # A strict tuple takes no list, which a file has.
+    found = {field: as_tuple(value) for field, value in stated.items()}
+    for former in FORMER_SPELLING.keys() & found.keys():
+        present, value = FORMER_SPELLING[former], found.pop(former)
+        if present in found:
+            raise ValueError(f"{former} is called {present} now, which is there too: leave {former} out")
+        found[present] = not value if former == "always" and isinstance(value, bool) else value
+    return found
+
+
 class Expectation(Spec):
     """The verdict that broker versions in ``broker`` are known to give, with queues of one of ``queue_types`` (by
-    default of any). ``invariant`` is the invariant that they break, and ``also`` names those that may break as a
-    consequence. They break in each run or, with ``always: false``, in some runs while the others are VALID. If another
-    invariant is UNKNOWN, so is the run.
+    default of any). ``invariant`` is the invariant that they break, and ``invariants_also`` names those that may break
+    as a consequence. They break in each run or, with ``intermittent: true``, in some runs while the others are VALID.
+    If another invariant is UNKNOWN, so is the run.
 
     An expectation that excuses ``no_loss`` or ``order`` must exclude any other loss. A defect is identified by its
     trace, and by its versions and queue types. ``log`` is a regular expression that matches the trace in some broker's
@@ -61,18 +77,23 @@ class Expectation(Spec):
     broker: VersionRange
     verdict: Verdict
     invariant: str | None = None
-    also: tuple[str, ...] = ()
+    invariants_also: tuple[str, ...] = ()
     reference: str | None = None
-    always: bool = True
+    intermittent: bool = False
     queue_types: tuple[QueueType, ...] = ()
     log: Annotated[str, AfterValidator(_regular_expression)] | None = None
     trace: Annotated[str, AfterValidator(_trace)] | None = None
     documentation: Annotated[str, Field(min_length=1, max_length=500)] | None = None
 
+    @model_validator(mode="before")
+    @classmethod
+    def _former_spelling(cls, stated: Any) -> Any:
+        return present_spelling(stated) if isinstance(stated, dict) else stated
+
     @property
     def excuses(self) -> frozenset[str]:
         """Return the invariants that may be broken."""
-        return frozenset({*([self.invariant] if self.invariant is not None else []), *self.also})
+        return frozenset({*([self.invariant] if self.invariant is not None else []), *self.invariants_also})
 
     @property
     def excuses_promises(self) -> bool:
@@ -94,13 +115,13 @@ class Expectation(Spec):
 
     @model_validator(mode="after")
     def _consequences(self) -> Self:
-        if self.also and self.invariant is None:
-            raise ValueError("also names what breaks as a consequence: say of which invariant")
+        if self.invariants_also and self.invariant is None:
+            raise ValueError("invariants_also names what breaks as a consequence: say of which invariant")
         return self
 
     def __str__(self) -> str:
         by = f" by {self.invariant}" if self.invariant else ""
-        return f"{self.verdict}{by}{'' if self.always else ' in some runs'}"
+        return f"{self.verdict}{by}{' in some runs' if self.intermittent else ''}"
 
 
 VALID_EXPECTED = Expectation(broker="", verdict=Verdict.VALID)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from rabbitmq_resilience.model.yaml_files import (
     type_problems,
 )
 from rabbitmq_resilience.nemesis.fault_catalogue import FAULTS
+from rabbitmq_resilience.scenario.expectations import FORMER_SPELLING
 from rabbitmq_resilience.scenario.min_phases import unjudgeable
 from rabbitmq_resilience.scenario.model import Scenario
 from rabbitmq_resilience.scenario.named_files import missing_files, with_copies, with_whole_paths
@@ -70,11 +72,23 @@ def stated(document: Document, *, source: str, folder: Path | None = None, drive
         if not isinstance(error, ValidationError):
             raise FaultFileError(source, [Problem((), None, f"holds a value that no field takes: {error}")]) from None
         raise FaultFileError(source, list(_type_problems(error, lines))) from None
+    if driver is not None:  # a file that is to be played, not the record of a run
+        _warn_of_former_spelling(document, source)
     scenario = with_whole_paths(scenario, folder or Path.cwd())
     found = [Problem(location, lines.of(location), what) for location, what in _wrong(scenario, driver)]
     if found:
         raise FaultFileError(source, found)
     return scenario
+
+
+def _warn_of_former_spelling(document: Document, source: str) -> None:
+    """Warn of fields that have other names since version 0.1, with their lines."""
+    for number, expected in enumerate(document.plain.get("expect") or ()):
+        for former in sorted(FORMER_SPELLING.keys() & expected.keys()):
+            line = document.lines.of(("expect", number, former))
+            present = "intermittent: true (for always: false)" if former == "always" else FORMER_SPELLING[former]
+            text = f"{source}, line {line}: expect.{number}.{former}: write {present}; the former name goes in the next"
+            warnings.warn(f"{text} release", FutureWarning, stacklevel=2)
 
 
 def check(scenario: Scenario, *, driver: str | None) -> None:

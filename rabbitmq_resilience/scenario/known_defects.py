@@ -16,7 +16,7 @@ _WITHOUT_A_NODE = ("availability", "throughput")
 def _defect(invariant: str, *, broker: str, reference: str, **fields: Any) -> Expectation:
     """Return an expectation for a defect that shows in some runs, and not in all."""
     return Expectation(
-        verdict=Verdict.INVALID, always=False, invariant=invariant, broker=broker, reference=reference, **fields
+        verdict=Verdict.INVALID, intermittent=True, invariant=invariant, broker=broker, reference=reference, **fields
     )
 
 
@@ -46,7 +46,7 @@ CONFIRMED_WHILE_PAUSING = _defect(
 DECIDES_TOO_SOON = _defect(
     "partition_mode",
     broker="<4.3",
-    also=("recovery", "availability", "throughput"),
+    invariants_also=("recovery", "availability", "throughput"),
     reference="rabbitmq/rabbitmq-server#928",
     trace="decides_anew",
 )
@@ -59,7 +59,7 @@ BREAKS_OFF_HEALING = DECIDES_TOO_SOON.model_copy(update={"trace": None, "log": r
 DISCARDS_TOO_MUCH = DECIDES_TOO_SOON.model_copy(
     update={
         "broker": "<4",
-        "also": ("recovery", "availability", "throughput", "no_loss", "order"),
+        "invariants_also": ("recovery", "availability", "throughput", "no_loss", "order"),
         "queue_types": ("mirrored",),
     }
 )
@@ -69,7 +69,7 @@ DISCARDS_TOO_MUCH = DECIDES_TOO_SOON.model_copy(
 PARTED_WHILE_STARTING = _defect(
     "recovery",
     broker="<4.3",
-    also=("availability", "throughput", "partition_mode"),
+    invariants_also=("availability", "throughput", "partition_mode"),
     reference="rabbitmq/rabbitmq-server#2175",
     log=r"(RabbitMQ is asked to start|Starting RabbitMQ \d)((?!Server startup complete).)*not responding",
 )
@@ -79,7 +79,7 @@ PARTED_WHILE_STARTING = _defect(
 STARTS_APART = _defect(
     "recovery",
     broker=">=4.0,<4.1",
-    also=("availability", "throughput", "partition_mode"),
+    invariants_also=("availability", "throughput", "partition_mode"),
     reference="rabbitmq/rabbitmq-server#2175",
     trace="starts_apart",
 )
@@ -106,7 +106,7 @@ STAYS_PARTED_AFTER_A_BLIP = _defect(
 NEVER_PAUSES = _defect(
     "partition_mode",
     broker=">=4.0,<4.1",
-    also=("recovery", "availability", "throughput"),
+    invariants_also=("recovery", "availability", "throughput"),
     reference="rabbitmq/rabbitmq-server#17319",
     trace="never_pauses",
 )
@@ -115,7 +115,7 @@ NEVER_PAUSES = _defect(
 WAITS_TO_PAUSE = _defect(
     "partition_mode",
     broker=">=4.0,<4.1",
-    also=("recovery", "availability", "throughput"),
+    invariants_also=("recovery", "availability", "throughput"),
     reference="rabbitmq/rabbitmq-server#17319",
     trace="waits_to_pause",
 )
@@ -125,7 +125,7 @@ WAITS_TO_PAUSE = _defect(
 STAYS_APART_UNPAUSED = _defect(
     "recovery",
     broker=">=4.0,<4.1",
-    also=("availability", "throughput"),
+    invariants_also=("availability", "throughput"),
     reference="rabbitmq/rabbitmq-server#17319",
     trace="never_pauses",
 )
@@ -147,7 +147,7 @@ COUNTED_AS_UNACKED = _defect(
 HANGS_IN_GLOBAL_SYNC = _defect(
     "recovery",
     broker="<3.11",
-    also=_WITHOUT_A_NODE,
+    invariants_also=_WITHOUT_A_NODE,
     reference="rabbitmq/rabbitmq-server#5438",
     log=r"skipping registration\.(?!.*Running boot step)",
 )
@@ -157,7 +157,7 @@ HANGS_IN_GLOBAL_SYNC = _defect(
 HANGS_WHILE_STOPPING = _defect(
     "recovery",
     broker="<4",
-    also=_WITHOUT_A_NODE,
+    invariants_also=_WITHOUT_A_NODE,
     reference="rabbitmq/rabbitmq-server#4241",
     log=r"RabbitMQ is asked to stop(?!.*Successfully stopped RabbitMQ)",
 )
@@ -168,7 +168,7 @@ HANGS_WHILE_STOPPING = _defect(
 GIVES_UP_STARTING = _defect(
     "recovery",
     broker="<3.12",
-    also=(*_WITHOUT_A_NODE, "no_crash"),
+    invariants_also=(*_WITHOUT_A_NODE, "no_crash"),
     reference="rabbitmq/rabbitmq-server#8114",
     log=r"incompatible_feature_flags,\s*\{badrpc,(?!.*Server startup complete)",
 )
@@ -186,4 +186,7 @@ def known_hangs(workload: Workload, *, demanded: Collection[str]) -> tuple[Expec
 
 def as_demanded(known: Iterable[Expectation], demanded: Collection[str]) -> Iterable[Expectation]:
     """Return the expectations without consequences for invariants that are not demanded."""
-    return (k.model_copy(update={"also": tuple(name for name in k.also if name in demanded)}) for k in known)
+    return (
+        k.model_copy(update={"invariants_also": tuple(name for name in k.invariants_also if name in demanded)})
+        for k in known
+    )

@@ -93,7 +93,10 @@ def _verdict_problems(scenario: Scenario) -> Iterator[tuple[Location, str]]:
         yield ("metrics",), f"{text}; write metrics: true"
     chosen = ", ".join(scenario.chosen_invariants)
     for i, expectation in enumerate(scenario.expect):
-        named = {"invariant": [expectation.invariant] if expectation.invariant else [], "also": expectation.also}
+        named = {
+            "invariant": [expectation.invariant] if expectation.invariant else [],
+            "invariants_also": expectation.invariants_also,
+        }
         for field, names in named.items():
             for name in (n for n in names if n not in scenario.chosen_invariants):
                 yield ("expect", i, field), f"{name!r} is not demanded here; invariants: {chosen}"

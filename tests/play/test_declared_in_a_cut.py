@@ -21,7 +21,7 @@ pytestmark = pytest.mark.plays
 
 
 #: On a busy machine the sides of a split restart more than once, and more goes than what one of them had created.
-DECIDES_ANEW = DECIDES_TOO_SOON.model_copy(update={"invariant": "metadata", "also": ()})
+DECIDES_ANEW = DECIDES_TOO_SOON.model_copy(update={"invariant": "metadata", "invariants_also": ()})
 
 
 def played(testbed: RunContext, queue_type: Any, mode: PartitionHandling) -> tuple[Result, dict[str, Any]]:

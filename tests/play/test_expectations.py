@@ -47,7 +47,7 @@ def judgement(**verdicts: Verdict) -> Judgement:
     ],
 )
 def test_known_violation(always: bool, no_loss: Verdict, order: Verdict, met: bool) -> None:
-    expected = Expectation(broker="", verdict=INVALID, invariant="no_loss", always=always)
+    expected = Expectation(broker="", verdict=INVALID, invariant="no_loss", intermittent=not always)
     assert meets(judgement(no_loss=no_loss, order=order), expected) is met
 
 
@@ -66,7 +66,7 @@ def test_refused_messages_are_no_trace_of_a_loss(message: Messages) -> None:
 
 
 def test_consequences_are_met_only_beside_their_cause() -> None:
-    expected = Expectation(broker="", verdict=INVALID, invariant="no_loss", also=("order",))
+    expected = Expectation(broker="", verdict=INVALID, invariant="no_loss", invariants_also=("order",))
     assert meets(judgement(no_loss=INVALID, order=INVALID), expected)
     assert meets(judgement(no_loss=INVALID, order=VALID), expected)
     assert not meets(judgement(no_loss=VALID, order=INVALID), expected)
@@ -89,7 +89,7 @@ def test_a_violation_that_leaves_a_trace_is_known_only_by_it(log: str, met: bool
 
 def test_words(message: Messages) -> None:
     assert str(Expectation(broker="", verdict=VALID)) == "VALID"
-    message(Expectation(broker="", verdict=INVALID, invariant="order", always=False))
+    message(Expectation(broker="", verdict=INVALID, invariant="order", intermittent=True))
 
 
 def test_what_cannot_be_told_is_never_as_expected() -> None:
@@ -198,7 +198,7 @@ def test_every_known_defect_that_excuses_a_loss_is_told_by_its_trace() -> None:
     "fields",
     [
         {"invariant": "no_loss"},
-        {"invariant": "recovery", "also": ["order"]},
+        {"invariant": "recovery", "invariants_also": ["order"]},
         {},
         {"invariant": "no_loss", "log": "x"},
         {"invariant": "no_loss", "log": "x", "broker": "", "queue_types": ["mirrored"]},

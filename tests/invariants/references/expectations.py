@@ -78,7 +78,7 @@ def found(case: Case) -> str:
         broker="<4",
         verdict=Verdict(case.expected),
         invariant=case.invariant,
-        also=case.also,
-        always=case.always,
+        invariants_also=case.also,
+        intermittent=not case.always,
     )
     return "passes" if meets(recorded(case), expected) else "fails"

@@ -1,0 +1,51 @@
+"""Read fault files in the spelling of version 0.1: they mean the same, and say what to write."""
+
+from __future__ import annotations
+
+import pytest
+
+from rabbitmq_resilience.scenario import fault_file
+from rabbitmq_resilience.scenario.fault_file import FaultFileError
+
+WHOLE = """
+version: 1
+title: A broker dies
+topology: three_nodes_three_zones
+workload: {{queues: 1}}
+phases: {{steady_s: 5, recovery_s: 60, drain_s: 60}}
+schedule:
+  - {{at_s: 1, for_s: 1, fault: kill, node: a1}}
+invariants: {{no_loss: {{}}, recovery: {{}}, availability: {{}}}}
+expect:
+  - {{broker: "<3.11", verdict: INVALID, invariant: recovery, {fields}}}
+"""
+PRESENT = WHOLE.format(fields="invariants_also: [availability], intermittent: true")
+
+
+def test_the_former_spelling_means_the_same_and_is_warned_of() -> None:
+    former = WHOLE.format(fields="also: [availability], always: false")
+    with pytest.warns(FutureWarning) as warned:
+        found = fault_file.parse(former, source="a.fault.yaml")
+    assert found == fault_file.parse(PRESENT)
+    texts = [str(one.message) for one in warned]
+    assert len(texts) == 2
+    assert all(text.startswith("a.fault.yaml, line 11: expect.0.") for text in texts)
+    assert "write invariants_also" in texts[0]
+    assert "write intermittent: true" in texts[1]
+
+
+def test_a_record_of_a_run_is_read_without_a_warning() -> None:
+    former = WHOLE.format(fields="also: [availability], always: false")
+    assert fault_file.parse(former, driver=None) == fault_file.parse(PRESENT, driver=None)
+
+
+def test_a_scenario_is_written_in_the_present_spelling() -> None:
+    text = fault_file.dump(fault_file.parse(PRESENT))
+    assert "intermittent: true" in text
+    assert fault_file.parse(text) == fault_file.parse(PRESENT)
+
+
+@pytest.mark.parametrize("fields", ["also: [order], invariants_also: []", "always: false, intermittent: true"])
+def test_both_spellings_at_once_are_refused(fields: str) -> None:
+    with pytest.raises(FaultFileError, match="which is there too"):
+        fault_file.parse(WHOLE.format(fields=fields), driver=None)
