@@ -166,9 +166,11 @@ def test_a_look_that_never_ends_ends_the_run(message: Messages) -> None:
     api = Hanging(FINE)
     with guard(api) as watching:
         api.answer = None
-        wait_until(lambda: ended(watching), timeout_s=30, what="the guard to give up")
-        message(ended(watching))
-        go_on.set()
+        try:
+            wait_until(lambda: ended(watching), timeout_s=30, what="the guard to give up")
+            message(ended(watching))
+        finally:  # the guard's end waits for the look
+            go_on.set()
 
 
 @pytest.mark.core
