@@ -35,7 +35,7 @@ ANSWERS = {
         "^refused GET /version: none$",
     ),
     "no JSON": (OK % 4 + b"none", "Expecting value"),
-    "no version": (OK % 2 + b"{}", "does not tell the version"),
+    "no version": (OK % 2 + b"{}", "does not report the version"),
     "half an answer": (OK % (2 * len(VERSION)) + VERSION, "IncompleteRead"),
 }
 

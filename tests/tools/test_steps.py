@@ -75,8 +75,8 @@ def test_only_images_take_versions(capsys: pytest.CaptureFixture[str]) -> None:
 
 @pytest.mark.core
 def test_a_second_set_up_waits_for_the_first(tmp_path: Path, message: Messages) -> None:
-    imports = "import sys, pathlib\\nimport rabbitmq_resilience.extensions.setup.setup_tasks as s"
-    script = f"{imports}\\ns.TOOLS = pathlib.Path(sys.argv[1]); s.take([])"
+    imports = "import sys, pathlib\nimport rabbitmq_resilience.extensions.setup.setup_tasks as s"
+    script = f"{imports}\ns.TOOLS = pathlib.Path(sys.argv[1]); s.take([])"
     with (tmp_path / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         again = [sys.executable, "-c", script, str(tmp_path)]
