@@ -82,10 +82,12 @@ def test_a_second_set_up_waits_for_the_first(tmp_path: Path, message: Messages) 
         again = [sys.executable, "-c", script, str(tmp_path)]
         with subprocess.Popen(again, cwd=ROOT, stdout=subprocess.PIPE, text=True) as second:
             assert second.stdout
-            message(second.stdout.readline())
-            assert second.poll() is None
+            said = second.stdout.readline()
+            waits = second.poll() is None
             fcntl.flock(lock, fcntl.LOCK_UN)
             assert second.wait(timeout=10) == 0
+    message(said)
+    assert waits
 
 
 def test_the_folder_for_what_is_fetched_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
