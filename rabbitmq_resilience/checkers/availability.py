@@ -90,7 +90,8 @@ class Availability(InvariantSpec):
     grace_s: Annotated[float, Field(ge=0)] = 15
 
     def bound_s(self, net_ticktime_s: float) -> float:
-        """Return the bound of queues whose loss brokers notice by ``net_ticktime``, in seconds."""
+        """Return ``stall_s_max``, or the time of missed ticks and 15 s. Long confirm timeouts make ``bound_of_s``
+        longer."""
         return TICKS_MAX * net_ticktime_s + PATIENCE_S if self.stall_s_max is None else self.stall_s_max
 
     def bound_of_s(self, facts: Facts, cluster: ClusterFacts) -> float:
@@ -260,7 +261,7 @@ class _Confirms:
         return self.lasts_s(float(self._tried(since_us, np.array([period[1]]))[0]), period[1])
 
     def silent_s(self, usual_s: float) -> float:
-        """Return how long a stall may be open. A seldom used queue that is tried answers as soon as any other."""
+        """Return how long an open stall may be before it counts as cut short, in seconds."""
         return STANDS_STILL_S if self.seldom_us else usual_s
 
     def usual_s(self, steady_us: Period) -> float:

@@ -33,7 +33,7 @@ class ClusterState:
         return tuple(sorted(groups, key=sorted))
 
     def reach_of(self, node: str) -> ClusterSide:
-        """Return the running nodes that ``node`` reaches directly, and ``node``."""
+        """Return the running nodes that ``node`` reaches directly, itself included if it runs."""
         return frozenset(other for other in self.up if frozenset((node, other)) not in self.cut)
 
     def cut_within(self, component: Collection[str]) -> frozenset[Pair]:

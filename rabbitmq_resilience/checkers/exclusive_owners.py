@@ -136,8 +136,10 @@ def _overtaken_us(
 
 
 def may_be_gone(facts: Facts, queue: QueueFacts) -> list[Period]:
-    """Return the periods whose messages to the queue may be gone with it: from the loss of its consumer until the queue
-    was surely deleted, or surely there again."""
+    """Return the periods that may cost the queue's messages, from the loss of its consumer.
+
+    Each lasts until the queue was surely deleted, or surely there again. Messages sent before its end may be gone.
+    """
     if queue.consumer is None:
         return []
     found = []
@@ -183,12 +185,12 @@ def _noticed_us(facts: Facts, stay: Stay) -> float:
 
 
 def absences(facts: Facts, consumer: int) -> list[Period]:
-    """Return the periods in which that consumer was without a connection, before it connected again."""
+    """Return the periods in which the consumer had no connection. The last has no end if it never connected again."""
     return [(stay.end_us, again_us) for stay, again_us in _absences(facts, consumer)]
 
 
 def _absences(facts: Facts, consumer: int) -> Iterator[tuple[Stay, float]]:
-    """Return each connection that ended, and when the next one began."""
+    """Return each connection that ended, and when the next one began; NEVER_US after the last."""
     stays = facts.once(_stays).get(consumer, ())
     again = [*(stay.start_us for stay in stays[1:]), NEVER_US]
     return ((stay, start_us) for stay, start_us in zip(stays, again, strict=False) if stay.end_us < NEVER_US)

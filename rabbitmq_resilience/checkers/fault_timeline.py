@@ -39,7 +39,10 @@ class Bounds:
 
 @dataclass(frozen=True)
 class Moment:
-    """A period without a known change. At each instant of it one of the ``worlds`` was the true one."""
+    """A period without a known change. ``worlds``: the possible states of the cluster in it.
+
+    Nodes that may be away are all up or all away in each; of many links that may be cut, only the extremes are there.
+    """
 
     start_us: float
     end_us: float
@@ -83,7 +86,7 @@ class FaultTimeline:
         }
 
     def absences(self, node: str) -> list[Period]:
-        """Return the longest periods in which steps may have taken ``node`` away: until it was seen up again."""
+        """Return when steps may have kept ``node`` away, at most: until it was seen up again."""
         return [absence for step in self.steps for absence in self.absences_by(step, node)]
 
     def absences_by(self, step: ObservedFault, node: str) -> list[Period]:
@@ -118,7 +121,9 @@ class FaultTimeline:
         return 0.0, None
 
     def _seen_away(self, step: ObservedFault, node: str) -> list[Period]:
-        """Return the times within a step, each from the sighting before ``node`` was seen away until it was seen up.
+        """Return when ``node`` may have been away: each from the sighting before until it was seen up.
+
+        Such a time may end after the step. Time without sightings counts.
 
         A step takes the process of each node away once. Absences after that was seen are not of this step.
         """
@@ -162,8 +167,10 @@ class FaultTimeline:
         return replace(step, down=step.down - suspended, cut=step.cut | cut) if suspended else step
 
     def _was_suspended(self, step: ObservedFault, node: str) -> bool:
-        """Return whether the step suspended ``node``. What another step does to the node as it wakes up does not
-        count."""
+        """Return whether ``node`` was seen suspended, and never down before the step began to heal.
+
+        What another step does to the node as it wakes up does not count.
+        """
         if not step.injected or "suspended" not in self.seen(node, self._absence(step, node)):
             return False
         return "down" not in self.seen(node, (step.possible_us[0], step.sure_us[1] - 1))

@@ -89,8 +89,10 @@ class Split:
 
     @cached_property
     def ended_us(self) -> float:
-        """Return when the split surely ended: after the last parting, all nodes of one side had gone away, to come back
-        when the cut was over. For a partial split all nodes must have gone away."""
+        """Return the earliest time at which all nodes of one side had gone away after the last parting; or NEVER_US.
+
+        For a partial split all nodes must have gone away.
+        """
         sides = [frozenset().union(*self.sides)] if self.partial else list(self.sides)
         parted_us = max(start for spans in self.sides.values() for start, _ in spans)
         gone_us = {
@@ -101,8 +103,10 @@ class Split:
         return min((max(end) for end in ends if min(end) >= parted_us), default=NEVER_US)
 
     def lost_with(self, survivor: str, round_: SplitRound) -> Mapping[str, Times]:
-        """Return for each node the times whose changes only its own side may have known, if all holders of that side
-        gave way afterwards. The ``survivor`` was not on that side."""
+        """Return, for each node, when it took changes that may be lost if ``survivor`` is trusted.
+
+        Only its own side may have known them, and all holders of that side gave way afterwards.
+        """
         found: dict[str, list[Period]] = defaultdict(list)
         gave_way_us = round_.gave_way_us
         for side, spans in self.sides.items():
@@ -213,7 +217,7 @@ def sides_apart(
 
 
 def _absences(truth: FaultTimeline, period_us: Period) -> Iterator[tuple[str, tuple[Period, ...]]]:
-    """Yield each node with its absences in that time: by steps, and by itself."""
+    """Yield each node with the absences that began in that time: by steps, and as seen."""
     for node in truth.cluster.nodes:
         taken = [absence for absence in truth.absences(node) if period_us[0] <= absence[0] < period_us[1]]
         own = [(t_us, truth.facts.first_up_us(node, after_us=t_us)) for t_us in _went_us(truth.facts, node, period_us)]
@@ -233,7 +237,10 @@ def _returned(
 
 
 def _went_us(facts: Facts, node: str, period_us: Period) -> Iterator[float]:
-    """Yield when ``node`` was first seen to be away, each time that it was away in more than one sighting."""
+    """Yield when ``node`` went away, if at least two sightings in a row did not find it up.
+
+    A suspension alone does not count.
+    """
     looks, away_us = 0, 0.0
     for t_us, states in facts.sightings(*period_us):
         state = states.get(node)

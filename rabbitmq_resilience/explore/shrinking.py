@@ -68,7 +68,9 @@ class Shrinking:
     """The shrinking of one failing scenario.
 
     ``smallest``: the smallest scenario so far, at first the found one. ``play``: play a candidate once.
-    ``time_is_over``: called before each run. ``complete``: False if time was over before all was tried."""
+    ``time_is_over``: whether no further run may begin.
+    ``rate``: how often failing schedules fail. ``runs``: how many were played. ``complete``: False if time was over
+    before all was tried."""
 
     smallest: Scenario
     play: Callable[[Scenario], Answer]
@@ -127,7 +129,8 @@ class Shrinking:
     def _fails(self, candidate: Scenario) -> bool:
         """Play the candidate, accept it if it fails, and return whether it failed.
 
-        A candidate that would be refused as a fault file is not played."""
+        A candidate is not played if it would be refused as a fault file, is the smallest itself, or is a part of a
+        schedule that passed or often had no verdict."""
         steps = frozenset(step.model_dump_json() for step in candidate.schedule)
         known = any(steps <= passed for passed in self._passed)
         if known or candidate.schedule == self.smallest.schedule or not _is_valid(candidate):
@@ -177,7 +180,7 @@ def _with(scenario: Scenario, steps: Sequence[AnyFault]) -> Scenario:
 
 
 def _closer(scenario: Scenario, *, gap_s: float) -> Scenario:
-    """Return the scenario with its first step at FIRST_STEP_S, and with no idle time longer than ``gap_s``."""
+    """Move timed steps earlier, so that the first is at FIRST_STEP_S at the latest and gaps are at most ``gap_s``."""
     earlier_s, free_s = 0.0, FIRST_STEP_S
     begins_s: dict[int, float] = {}
     timed = {i: step.at_s for i, step in enumerate(scenario.schedule) if step.at_s is not None}

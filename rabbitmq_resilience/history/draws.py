@@ -34,7 +34,7 @@ def _mixed(number: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
 
 @dataclass(frozen=True)
 class Weighted:
-    """Draws one of several choices, by index, with probabilities in proportion to ``weights``."""
+    """Draw one of several choices, by index, with probabilities in proportion to ``weights``."""
 
     weights: Sequence[int]
     seed: int
@@ -53,7 +53,7 @@ _OF_PRIORITIES = 0x7072696F
 
 @dataclass(frozen=True)
 class Priorities:
-    """Draws the priorities of messages. ``values``: the priorities; one that occurs twice is drawn twice as often."""
+    """Draw the priorities of messages. ``values``: the priorities; one that occurs twice is drawn twice as often."""
 
     values: tuple[int, ...]
 
@@ -69,7 +69,7 @@ _OF_REJECTIONS = 0x72656A65
 
 @dataclass(frozen=True)
 class Rejections:
-    """Draws the messages that consumers reject: about one in ``one_in``."""
+    """Draw the messages that consumers reject: about one in ``one_in``."""
 
     one_in: int
 

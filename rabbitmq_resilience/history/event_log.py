@@ -19,7 +19,7 @@ EVENTS_FILE = "events.jsonl"
 
 
 class EventLog:
-    """Appends events to a file; safe to share between threads. Each event is in the kernel on return."""
+    """Append events to a file; safe to share between threads. Each event is in the kernel on return."""
 
     def __init__(self, path: Path) -> None:
         self._lock = threading.Lock()

@@ -84,18 +84,20 @@ def now_us() -> int:
 
 
 class HistoryError(Exception):
-    """The record is damaged in a way that a writer's death does not explain; the text names the file and the place."""
+    """A record is damaged in a way that a writer's death does not explain, or has other columns. The text names the
+    place."""
 
 
 def write_all(file: FileIO, data: Any) -> None:
-    """Write all of ``data`` to an unbuffered file, which may take less than that at a time. Raise OSError."""
+    """Write all of ``data`` to an unbuffered file, which may take less than that at a time. Raise OSError if it
+    fails."""
     left = memoryview(data).cast("B")
     while left.nbytes:
         left = left[file.write(left) :]
 
 
 class StreamWriter:
-    """Appends batches of columns to one stream; each ``append`` is in the kernel when it returns.
+    """Append batches of columns to one stream; each ``append`` is in the kernel when it returns.
 
     A batch that cannot be written (the disk is full) raises OSError, and so does each later one: a stream has an end
     mark only if all of it is there.
@@ -125,10 +127,10 @@ class StreamWriter:
 
 
 class StreamReader:
-    """Reads the complete batches of a stream that may still grow, or end in the middle of a batch.
+    """Read the complete batches of a stream that may still grow, or end in the middle of a batch.
 
-    The reader holds one batch at a time. A file that does not exist yet, and an incomplete tail, have no batches so
-    far. The next call of ``batches`` continues from there.
+    ``batches`` holds one batch at a time, ``together`` a window of many. A file that does not exist yet, and an
+    incomplete tail, have no batches so far. The next call of either continues from there.
     """
 
     def __init__(self, path: Path, schema: pa.Schema) -> None:
@@ -141,12 +143,12 @@ class StreamReader:
         return self._read(window_bytes=0)
 
     def together(self) -> Iterator[pa.RecordBatch]:
-        """Yield the same rows in the same order, but many small batches as one. This takes a tenth of the time if there
-        are many."""
+        """Yield the rows that were not yielded before, many small batches as one. This takes a tenth of the time if
+        there are many."""
         return self._read(window_bytes=WINDOW_BYTES)
 
     def _read(self, *, window_bytes: int) -> Iterator[pa.RecordBatch]:
-        """Yield the next batches. Raise HistoryError for damaged bytes, and no other error."""
+        """Yield the next batches. Raise HistoryError for damaged bytes, and OSError if the file cannot be opened."""
         try:
             file = self._path.open("rb")
         except FileNotFoundError:

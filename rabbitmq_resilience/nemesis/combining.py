@@ -24,7 +24,7 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True)
 class FaultConflict:
-    """A step that does not go with an earlier one: its number, its field, and the reason."""
+    """The reason why a step cannot be proven: its number, its field, and the text."""
 
     step: int
     field: str
@@ -40,7 +40,7 @@ class Combination:
     numbers: Sequence[int]
 
     def troubles(self) -> Iterator[FaultConflict]:
-        """Yield what is surely wrong with any two of the steps."""
+        """Yield what is surely wrong with a step, alone or with another."""
         for i, j in itertools.combinations(range(len(self.steps)), 2):
             yield from self._troubles_of(i, j)
         for i in range(len(self.steps)):
@@ -62,7 +62,7 @@ class Combination:
             yield self._at(j, f"step {number} acts on {_listed(claimed)} {when}; let one begin after the other")
 
     def _unseen(self, i: int) -> Iterator[FaultConflict]:
-        """Yield a timed step on fixed links if others silence or slow them for so long that it cannot be seen."""
+        """Yield a conflict if other steps or the network surely keep a timed step on fixed links from being seen."""
         step = self.steps[i]
         if step.at_s is None or not holds_still(step):
             return
@@ -212,15 +212,17 @@ class _Concurrent:
 
     @property
     def _is_seen_on_links(self) -> bool:
-        """Return whether the step can be seen on each link despite the other steps, and on one whose broker is
-        there."""
+        """Return whether the step can be seen on every link despite other steps, and on some link despite absent
+        brokers."""
         links = self.links[self.number]
-        return not links or (all(map(self._is_alone_on, links)) and any(map(self._is_answered_on, links)))
+        return not links or (
+            all(map(self._seen_despite_steps_on, links)) and any(map(self._seen_despite_absences_on, links))
+        )
 
-    def _is_alone_on(self, link: Link) -> bool:
+    def _seen_despite_steps_on(self, link: Link) -> bool:
         return self._is_seen(link, ())
 
-    def _is_answered_on(self, link: Link) -> bool:
+    def _seen_despite_absences_on(self, link: Link) -> bool:
         return self._is_seen(link, self._unserved if link.client is not None else self._away(link.answering))
 
     def _is_seen(self, link: Link, away: Sequence[Interval]) -> bool:
@@ -246,7 +248,7 @@ class _Concurrent:
 
     @cached_property
     def _unserved(self) -> list[Interval]:
-        """Return the times at which no node may serve: one step, or two together, may have stopped all nodes."""
+        """Return the times at which perhaps no node serves: a majority may be missing, or two such steps overlap."""
         unsettling = [other for other in self.others if other.unsettles]
         spells = [_longer(_around(other), SERVES_AGAIN_S) for other in unsettling]
         alone = [spells[i] for i, other in enumerate(unsettling) if not other.leaves_majority(self.topology)]

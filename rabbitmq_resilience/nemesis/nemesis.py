@@ -45,7 +45,7 @@ class Nemesis:
     chaos_s: float
 
     def play(self, check: Callable[[], None]) -> None:
-        """Play all steps and return when every step has been healed.
+        """Play all steps. Return when every step has ended and, if all are timed, not before ``chaos_s``.
 
         ``check`` is called now and then. If it raises, or on KeyboardInterrupt, all steps end early: they are healed
         before the exception is raised again."""
@@ -137,7 +137,10 @@ class _PlayedStep:
         return self._await_answer(self.nemesis.context.observer.followers_of, queue, what="followers")
 
     def _await_answer(self, ask: Callable[[str], Answer], queue: str, *, what: str) -> Answer:
-        """Ask until there is an answer: while a node is cut off, brokers take their time to report it."""
+        """Ask until there is an answer, for a limited time. Return the last one, perhaps empty.
+
+        While a node is cut off, brokers take their time to report it.
+        """
         with suppress(WaitTimeout):
             wait_until(
                 lambda: bool(ask(queue)) or self.interrupted.is_set(),
@@ -185,10 +188,10 @@ class _PlayedStep:
         try:
             self._journal("healing")
         finally:  # even if the event cannot be written
-            healed = self._healed(injection)
+            healed = self._try_to_heal(injection)
         return healed
 
-    def _healed(self, injection: Injection) -> bool:
+    def _try_to_heal(self, injection: Injection) -> bool:
         try:
             injection.heal()
         except Exception as error:  # the other steps must heal too; the verdict says what failed

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Checked(BaseException):
-    """Ends a test whose scenario was only checked, and can be played; the rest of the test needs a run."""
+    """End a test whose scenario was only checked, and can be played; the rest of the test needs a run."""
 
 
 def ignore(_: Result) -> None:

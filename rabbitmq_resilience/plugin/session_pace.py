@@ -49,7 +49,7 @@ class SessionPace:
     verdicts: Counter[str] = field(default_factory=Counter)
     #: For each UNKNOWN scenario on a busy machine: the share of its processors that other programs took.
     disturbed: list[Others] = field(default_factory=list)
-    with_verdict: set[str] = field(default_factory=set)
+    judged_tests: set[str] = field(default_factory=set)
     #: How many tests are played at once, and which tests are played now.
     at_once: int = 1
     running: set[str] = field(default_factory=set)
@@ -65,6 +65,7 @@ class SessionPace:
 
     def fitting(self, tests: Sequence[str], budget_s: float) -> set[str]:
         """Return the tests that fit into ``budget_s`` together; those come first that were not played for longest.
+        At least one is chosen.
 
         Equal tests, such as tests that were never played, are drawn differently each day.
         """
@@ -82,7 +83,7 @@ class SessionPace:
         self.waiting, self.total, self.left_out = list(tests), len(tests), list(left_out)
 
     def progress(self, test: str) -> str:
-        """Return in words how far the session is as this test begins; '' if there is nothing to count."""
+        """Note that this test begins. Return in words how far the session is; '' if there is nothing to count."""
         if self.total < 2 or test not in self.waiting:
             return ""
         self.running.add(test)
@@ -91,11 +92,11 @@ class SessionPace:
         return f"{number} of {self.total}, about {duration_text(left_s)} to go"
 
     def ended(self, test: str, took_s: float) -> None:
-        """Note that a test ended. Its time is remembered only if it came to a verdict."""
+        """Note that a test ended. Remember its time only if a run of it was judged, also as UNKNOWN."""
         self.running.discard(test)
         if test in self.waiting:
             self.waiting.remove(test)
-            if test in self.with_verdict:
+            if test in self.judged_tests:
                 self.took[test] = PlayedRun(took_s=round(took_s, 3), at_s=round(self.now_s(), 1))
 
     def judged(self, test: str, word: str, *, as_expected: bool, others: Others | None = None) -> None:
@@ -103,7 +104,7 @@ class SessionPace:
 
         ``others``: the share of this machine that other programs took meanwhile, if it is known.
         """
-        self.with_verdict.add(test)
+        self.judged_tests.add(test)
         self.verdicts[f"{word} (known)" if as_expected and word != "VALID" else word] += 1
         if word == "UNKNOWN" and others is not None and others.is_notable:
             self.disturbed.append(others)
@@ -132,12 +133,12 @@ class SessionPace:
 
 
 class PacePlugin:
-    """Reports to ``SessionPace`` which tests pytest runs."""
+    """Choose the tests that fit a budget, skip those for which time is over, and remember how long each took."""
 
     def __init__(
         self, config: pytest.Config, budget_s: float | None, elsewhere: Mapping[str, PlayedRun] | None = None
     ) -> None:
-        """``elsewhere``: further records of played tests; for each test the newest one counts."""
+        """Read what is remembered. ``elsewhere``: further records of played tests; of each test the newest counts."""
         self._budget_s = budget_s
         self._spent: dict[str, float] = {}
         self._ends_s = float("inf")
@@ -148,7 +149,10 @@ class PacePlugin:
             self._memory = None  # the session remembers the tests of all workers
 
     def choose(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Remove those of all ``items`` that play scenarios and do not fit into the budget, and count the rest."""
+        """Remove those of all ``items`` that play scenarios and do not fit into the budget, and count the rest.
+
+        Side by side, the longest come first.
+        """
         playing = [item.nodeid for item in items if "resilience_play" in getattr(item, "fixturenames", ())]
         at_once = self.pace.at_once
         fitting = set(playing) if self._budget_s is None else self.pace.fitting(playing, self._budget_s * at_once)
@@ -166,7 +170,7 @@ class PacePlugin:
             self._ends_s = time.monotonic() + self._budget_s
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Skip the test if the time is over, except the first: tests may take longer than expected."""
+        """Skip the test if the time is over and another test has ended: tests may take longer than expected."""
         begun = len(self.pace.waiting) < self.pace.total
         if begun and item.nodeid in self.pace.waiting and time.monotonic() > self._ends_s:
             pytest.skip(TIME_IS_OVER)

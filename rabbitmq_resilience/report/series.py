@@ -76,7 +76,7 @@ def series(
     """Return the series of a run; an empty run gives one empty bucket. Each callable starts a fresh pass."""
     origin_us, end_us = _bounds(publishes, deliveries, events)
     buckets = _Buckets.over(origin_us, end_us)
-    sent, confirmed, refused, uncertain, received = (buckets.counts() for _ in range(5))
+    sent, confirmed, refused, uncertain, received = (buckets.zeros() for _ in range(5))
     confirm, delivery = _Latencies(buckets.n), _Latencies(buckets.n)
     send_times = _SendTimes(origin_us)
 
@@ -84,16 +84,16 @@ def series(
         outcome, sent_us, outcome_us = (_ints(rows, name) for name in ("outcome", "sent_us", "outcome_us"))
         was_sent = outcome != Outcome.NEVER_SENT
         send_times.record(*(_ints(rows, name)[was_sent] for name in ("publisher", "sequence", "sent_us")))
-        buckets.add(sent, sent_us[was_sent])
-        buckets.add(confirmed, outcome_us[outcome == Outcome.CONFIRMED])
-        buckets.add(refused, outcome_us[np.isin(outcome, (Outcome.NACKED, Outcome.RETURNED))])
-        buckets.add(uncertain, outcome_us[outcome == Outcome.UNKNOWN])
+        buckets.count_into(sent, sent_us[was_sent])
+        buckets.count_into(confirmed, outcome_us[outcome == Outcome.CONFIRMED])
+        buckets.count_into(refused, outcome_us[np.isin(outcome, (Outcome.NACKED, Outcome.RETURNED))])
+        buckets.count_into(uncertain, outcome_us[outcome == Outcome.UNKNOWN])
         done = outcome == Outcome.CONFIRMED
         confirm.add(buckets.index(outcome_us[done]), outcome_us[done] - sent_us[done])
 
     for rows in _together(deliveries()):
         received_us, intact = _ints(rows, "received_us"), _ints(rows, "intact") == 1
-        buckets.add(received, received_us)
+        buckets.count_into(received, received_us)
         sent_us = send_times.of(_ints(rows, "publisher"), _ints(rows, "sequence"))
         known = intact & (sent_us >= 0)
         delivery.add(buckets.index(received_us[known]), received_us[known] - sent_us[known])
@@ -178,7 +178,8 @@ class _Buckets:
     def middles_us(self) -> list[float]:
         return [self.origin_us + (i + 0.5) * self.width_s * 1e6 for i in range(self.n)]
 
-    def counts(self) -> Ints:
+    def zeros(self) -> Ints:
+        """Return a count of 0 for each bucket."""
         return np.zeros(self.n, dtype=np.int64)
 
     def index(self, moments_us: Ints) -> Ints:
@@ -187,7 +188,8 @@ class _Buckets:
     def index_of(self, moment_us: int) -> int:
         return int(self.index(np.array([moment_us], np.int64))[0])
 
-    def add(self, counts: Ints, moments_us: Ints) -> None:
+    def count_into(self, counts: Ints, moments_us: Ints) -> None:
+        """Add each moment to ``counts``, in place."""
         counts += np.bincount(self.index(moments_us), minlength=self.n)
 
 
@@ -217,12 +219,13 @@ class _Latencies:
         for name, share in PERCENTILES.items():
             reached = np.argmax(cumulative >= np.maximum(np.ceil(total * share), 1)[:, None], axis=1)
             upper_us = self.SHORTEST_US * 10 ** ((reached + 1) / self.BINS_PER_DECADE)
-            curves[name] = self._known(np.minimum(upper_us, np.maximum(self._max_us, 1)), total)
-        curves["max"] = self._known(self._max_us, total)
+            curves[name] = self._ms(np.minimum(upper_us, np.maximum(self._max_us, 1)), total)
+        curves["max"] = self._ms(self._max_us, total)
         return curves
 
     @staticmethod
-    def _known(values_us: npt.NDArray[Any], total: npt.NDArray[Any]) -> list[float | None]:
+    def _ms(values_us: npt.NDArray[Any], total: npt.NDArray[Any]) -> list[float | None]:
+        """Convert to ms with three digits; None for a bucket without latencies."""
         pairs = zip(values_us, total, strict=True)
         return [float(f"{value / 1000:.3g}") if n else None for value, n in pairs]
 

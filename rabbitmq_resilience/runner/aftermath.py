@@ -92,7 +92,7 @@ def _waited(lacking: Callable[[], str], *, ends_s: float) -> str:
 
 
 class _Arrivals:
-    """Finds consumers that received nothing since this object was created, or nothing lately.
+    """Find consumers that received nothing since this object was created, or nothing lately.
 
     ``received`` are the numbers of messages that each consumer has received so far.
     """

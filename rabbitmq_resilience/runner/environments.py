@@ -31,7 +31,7 @@ class Environment:
 
 
 class Environments(Closing):
-    """Opens each driver when it is first needed; ``close`` ends all clusters and drivers."""
+    """Open each driver when it is first needed; ``close`` ends all clusters and drivers."""
 
     def __init__(self, own: Callable[[], Environment]) -> None:
         """``own`` returns the ground of the session's options, which the session closes itself."""

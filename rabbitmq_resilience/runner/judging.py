@@ -44,9 +44,9 @@ class Result:
 
 
 def reopened(path: Path) -> RunDirectory:
-    """Open the run at ``path`` to judge it again. Missing parts of its record make it UNKNOWN.
+    """Open the run at ``path`` to judge it again.
 
-    Raise RunDirectoryError if there is no run, or it has no scenario. Then an earlier verdict is withdrawn.
+    Raise RunDirectoryError if there is no run, or it has no scenario. Then its verdict is UNKNOWN.
     """
     run = RunDirectory(path)
     if not run.fault_file.exists():
@@ -97,7 +97,7 @@ def _judged(run: RunDirectory, scenario: Scenario, history: History) -> Result:
     stated = scenario.expected(version) if version else (VALID_EXPECTED,)
     met = next((expected for expected in stated if meets(judgement, expected, run.log_texts)), None)
     expected, as_expected = _shown(judgement, met or stated[0]), met is not None and not damaged
-    in_part = [] if met or damaged else [one for one in stated if _violates_as(judgement, one, run.log_texts)]
+    in_part = [] if met or damaged else [one for one in stated if _ends_as(judgement, one, run.log_texts)]
     verdict = Verdict.UNKNOWN if in_part else judgement.verdict
     hidden = [f"{one}, as is known, and {', '.join(_unknown(judgement, one))} could not be judged" for one in in_part]
     # Containers are no children of this process, and would count as other programs.
@@ -144,7 +144,7 @@ def _stated(run: RunDirectory, scenario: Scenario) -> dict[str, Any]:
 
 
 def _unjudged(scenario: Scenario, history: History) -> Judgement:
-    """Return a judgement without findings: in a damaged record, any part may be damaged."""
+    """Return a judgement in which every invariant is UNKNOWN, as any part of a damaged record may be wrong."""
     not_judged = Finding(Verdict.UNKNOWN, "not judged, as the record is damaged")
     of_the_record: Mapping[str, Assumption] = {"run_ended": RunEnded(), "history_whole": HistoryWhole()}
     assumed = {name: check.check(history) for name, check in of_the_record.items()}
@@ -152,7 +152,7 @@ def _unjudged(scenario: Scenario, history: History) -> Judgement:
 
 
 def _withdraw(run: RunDirectory, reason: str, scenario: Scenario | None = None) -> Mapping[str, Any]:
-    """Write an UNKNOWN verdict with the reason. Keep the fields of an earlier verdict that do not judge the run."""
+    """Write an UNKNOWN verdict with the reason. Keep what an earlier verdict states of the run."""
     try:
         before = run.read_verdict()
     except RunDirectoryError:
@@ -187,7 +187,7 @@ def _consequences(history: History) -> tuple[dict[str, Any] | None, str]:
 
 
 def upgraded_to(scenario: Scenario, events: Iterable[Event]) -> list[str]:
-    """Return the versions that nodes were observed to be upgraded to, in order. Other fields use the first version."""
+    """Return the versions of proven upgrades, in the order of the schedule."""
     seen = {event.step for event in events if isinstance(event, FaultEvent) and event.state == "heal_proven"}
     steps = (step for i, step in enumerate(scenario.schedule) if i in seen)
     return list(dict.fromkeys(step.becomes for step in steps if step.becomes is not None))
@@ -202,7 +202,7 @@ def meets(judgement: Judgement, expected: Expectation, logs: Callable[[], Iterab
     """
     if judgement.verdict is Verdict.VALID and expected.intermittent:
         return True
-    return not _unknown(judgement, expected) and _violates_as(judgement, expected, logs)
+    return not _unknown(judgement, expected) and _ends_as(judgement, expected, logs)
 
 
 def _unknown(judgement: Judgement, expected: Expectation) -> Collection[str]:
@@ -211,8 +211,8 @@ def _unknown(judgement: Judgement, expected: Expectation) -> Collection[str]:
     return sorted(unknown - expected.excuses)
 
 
-def _violates_as(judgement: Judgement, expected: Expectation, logs: Callable[[], Iterable[str]]) -> bool:
-    """Return whether the broken invariants, if any, are the expected ones, with their traces."""
+def _ends_as(judgement: Judgement, expected: Expectation, logs: Callable[[], Iterable[str]]) -> bool:
+    """Return whether the verdict, the invariants that gave it and their traces are as expected."""
     if judgement.verdict is not expected.verdict or judgement.verdict is Verdict.UNKNOWN:
         return False
     deciding = {name for name, finding in judgement.findings.items() if finding.verdict is expected.verdict}

@@ -91,7 +91,8 @@ def run_scenario(scenario: Scenario, testbed: RunContext, *, proxied: frozenset[
     ``proxied`` are the links that carry a proxy, by default those that the schedule touches. Before anything is
     started, raise FaultFileError if the scenario is wrong, and ToolMissingError if something is missing that its faults
     need, or Prometheus if it asks for metrics. If a later error is raised, all faults are healed and all processes
-    ended, and the run directory holds the record so far with an UNKNOWN verdict.
+    ended, and the run directory holds the record so far with an UNKNOWN verdict. If the load cannot begin, a result is
+    returned.
     """
     fault_file.check(scenario, driver=testbed.driver)
     testbed.require(scenario.needs | scenario.acts)  # reports missing tools before the start
@@ -271,8 +272,10 @@ def _spend(load: RunningWorkload, *, seconds_s: float) -> None:
 
 
 def _last_confirms_within_s(scenario: Scenario) -> float:
-    """Return how long to wait for the last confirms: longer than the availability bound, so that a stuck queue is not
-    mistaken for a slow one. Without confirms, return a time in which brokers read all messages before the close."""
+    """Return how long to wait for the last confirms: the simple availability bound, its grace, and some seconds.
+
+    So a stuck queue is not mistaken for a slow one. Without confirms, return a time in which brokers read all messages.
+    """
     if scenario.workload.confirms != "awaited":
         return scenario.phases.drain_s
     demanded = scenario.chosen_invariants.get("availability")

@@ -175,7 +175,10 @@ GIVES_UP_STARTING = _defect(
 
 
 def known_hangs(workload: Workload, *, demanded: Collection[str]) -> tuple[Expectation, ...]:
-    """Return the defects that may keep any returning node away, with those consequences that are demanded."""
+    """Return the expectations of defects by which a restarted node may not come back.
+
+    They keep only the consequences for demanded invariants.
+    """
     known = (
         HANGS_IN_GLOBAL_SYNC,
         GIVES_UP_STARTING,

@@ -86,7 +86,7 @@ class Observer:
     @property
     def queues(self) -> Mapping[str, Mapping[str, Any]]:
         """Return {queue: {"ready", "unacked", "leader", "members", "online", "behind"}} of the latest sample, of any
-        age. ``ready`` and ``unacked`` are None if the broker gives no number."""
+        age. ``ready`` and ``unacked`` are None if the broker gives no number. Some also have "dead_letters"."""
         return self._queues
 
     @property
@@ -193,7 +193,7 @@ class Observer:
 
 
 def _queue(row: Mapping[str, Any], short: Mapping[str, str]) -> dict[str, Any]:
-    """Convert one row of ``/api/queues``, of any queue type, to the fields of ``history.events``."""
+    """Convert one row of ``/api/queues`` to what ``Observer.queues`` has. A queue that is down has no leader."""
     leader = short.get(row.get("leader") or row.get("node") or "")
     online = _online(row)
     behind = len(set(row.get("slave_nodes") or ()) - set(row.get("synchronised_slave_nodes") or ()))
@@ -212,7 +212,7 @@ def _queue(row: Mapping[str, Any], short: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _online(row: Mapping[str, Any]) -> list[str]:
-    """Return the nodes, by their names in the API, that have an online member of the queue."""
+    """Return the nodes of the online members; without a list of members, the leader's node and the mirrors."""
     if "members" in row:  # quorum
         return list(row.get("online") or ())
     return [row.get("node") or "", *(row.get("slave_nodes") or ())]

@@ -6,7 +6,7 @@ import psutil
 
 
 class BusySince:
-    """Measures how busy this machine has been since this object was created."""
+    """Measure how busy this machine has been since this object was created."""
 
     def __init__(self) -> None:
         self._before = psutil.cpu_times()

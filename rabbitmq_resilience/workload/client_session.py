@@ -44,7 +44,7 @@ class User(Protocol):
 
 
 class ClientSession:
-    """Keeps one client connected: to its home node first, and after a loss to the next address in turn."""
+    """Keep one client connected: to its home node first, and after a loss to the next address in turn."""
 
     def __init__(self, host: ClientHost, *, worker: str, row: int, home: int, begins_after_s: float) -> None:
         load = host.load

@@ -89,7 +89,7 @@ class DeadLetters(Spec):
 
 
 class Rejected:
-    """Decides for one message at a time whether consumers reject it."""
+    """Decide for one message at a time whether consumers reject it."""
 
     def __init__(self, one_in: int) -> None:
         drawn = Rejections(one_in)

@@ -66,7 +66,7 @@ class Acknowledging(Protocol):
 
 
 class Settling:
-    """Lets consumers acknowledge their deliveries once these are recorded.
+    """Let consumers acknowledge their deliveries once these are recorded.
 
     There is one write for all consumers that ask while the I/O loop serves the data that has arrived. ``later`` calls
     a function when the loop has served this data.

@@ -56,8 +56,9 @@ Depths = Callable[[], Mapping[str, Depth]]
 class DrainResult:
     """The outcome of a drain.
 
-    ``complete``: messages that are confirmed and not received by now will never be received. ``unconsumed`` is their
-    number. ``confirmed`` and ``received`` count distinct messages, once for each queue that they go to.
+    ``complete``: the drain ended before its timeout, so messages that are missing now are lost. ``unconsumed``: how
+    many awaited messages have not arrived. ``confirmed`` and ``received`` count distinct messages, once for each queue
+    that they go to.
     """
 
     complete: bool
@@ -108,10 +109,10 @@ class Bitmap:
 
 
 class Tally:
-    """Keeps which messages are confirmed and which are received so far, for each queue that they go to.
+    """Keep which messages are confirmed and which are received so far, for each queue that they go to.
 
-    A rejected message counts as received when it has come as a dead letter from each queue that takes it. It is awaited
-    even if it is unknown whether the message was confirmed.
+    A rejected message is no longer missing when it has come as a dead letter from each queue that takes it. It is
+    awaited even if it is unknown whether the message was confirmed.
     """
 
     def __init__(
@@ -145,7 +146,7 @@ class Tally:
                 self._receive(publisher, queue, sequence, intact)
 
     def _places(self, queue: Array) -> Array:
-        """Return what stands for each queue in a ``Key``: its lane, as lanes are few, or with dead letters a queue."""
+        """Return the second half of each row's ``Key``: the lane; with dead letters the queue, of shards the first."""
         if not self._letters.queues_of:
             return self._routes.lanes[queue]
         first = queue.copy()
@@ -165,6 +166,7 @@ class Tally:
     def _mark(
         self, bitmaps: defaultdict[Key, Bitmap], publisher: Array, place: Array, sequence: Array, chosen: Array
     ) -> None:
+        """Mark the chosen messages, and count all rows, so that progress shows."""
         self.rows += len(sequence)
         for number in np.unique(publisher[publisher < self._publishers]).tolist():
             mine = chosen & (publisher == number)

@@ -21,7 +21,7 @@ class Identity(NamedTuple):
 
 
 class Encoder:
-    """Encodes the messages of one publisher, which differ only in their headers.
+    """Encode the messages of one publisher, which differ only in their headers.
 
     The checksum covers the payload first and the identity last. So the payload, which does not change, is summed once
     for all messages.

@@ -37,7 +37,7 @@ _FINISH_WITHIN_S = 5.0
 
 @dataclass(frozen=True)
 class Progress:
-    """Sums over all workers. ``published`` messages may have been sent; ``received`` also counts duplicates."""
+    """Sum over all workers. ``published`` messages may have been sent; ``received`` also counts duplicates."""
 
     published: int
     confirmed: int

@@ -20,7 +20,7 @@ _CLOCK_MONOTONIC, _ABSOLUTE = 1, 1
 
 
 class Timer:
-    """Calls functions back, each once at its time (of the clock ``now_us``), in the order of times."""
+    """Call functions back, each once at its time (of the clock ``now_us``), in the order of times."""
 
     def __init__(self, loop: IOLoop) -> None:
         self._waiting: list[tuple[int, int, Callable[[], None]]] = []

@@ -73,7 +73,7 @@ def treated_packets(links: AttachedLinks, on: Collection[Link], disturbance: Dis
 
 @dataclass(frozen=True)
 class Knocker:
-    """Opens connections from machine to machine. ``pids``: the process number of each source's broker."""
+    """Open connections from machine to machine. ``pids``: the process number of each source's broker."""
 
     machines: Mapping[str, Machine]
     pids: Mapping[str, int]

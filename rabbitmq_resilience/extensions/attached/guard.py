@@ -67,7 +67,7 @@ class _Watch:
 
 
 class Guard(Closing):
-    """Checks the conditions of ``abort_when`` until ``close``, each in a thread of its own.
+    """Check the conditions of ``abort_when`` until ``close``, each in a thread of its own.
 
     Raise AbortedError if one of them holds at the beginning. ``ours``: the alarms that the run itself has raised.
     """

@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Draining(Protocol):
-    """Drains the machines of brokers. Raise MachineError if an action fails."""
+    """Drain the machines of brokers. Raise MachineError if an action fails."""
 
     def drain(self, brokers: Collection[str], *, whole_zones: bool, for_s: float) -> None: ...
 

@@ -41,7 +41,7 @@ ALARM_LINGERS_S = 30.0
 
 
 def offers(stated: ClusterFile, act: str) -> frozenset[str]:
-    """Return the ways that a cluster file offers for ``act``."""
+    """Return the ways that a cluster file states, without those whose own settings rule out ``act``."""
     ways = {"api", *(name for name in type(stated.offers).model_fields if getattr(stated.offers, name))}
     commands, kubernetes = stated.offers.commands, stated.offers.kubernetes
     if kubernetes is not None and not kubernetes.can(act):
@@ -97,7 +97,8 @@ class BlastRadius:
         """Permit an act at ``nodes``, and record it in the journal; to be called before the act.
 
         ``counted``: how many nodes count as affected; by default, all at which the act is in effect. Raise ClusterError
-        if that is more than allowed or the journal cannot be written; then no node is taken.
+        if that is more than allowed or the journal cannot be written. Then no node is taken, but the journal may have
+        some as begun.
         """
         with self._lock:
             held = self._held.setdefault(act, set())

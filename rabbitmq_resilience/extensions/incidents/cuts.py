@@ -34,6 +34,7 @@ class _Cut:
 
     @property
     def is_unheard(self) -> bool:
+        """Return whether a node reported a peer that it no longer heard."""
         return any(outage.is_unheard for outage in self.outages)
 
     @property
@@ -43,6 +44,7 @@ class _Cut:
 
     @property
     def end(self) -> float | None:
+        """Return when the first link was back; None if none came back."""
         ends = [outage.end for outage in self.outages if outage.end is not None]
         return min(ends) - FOUND_AGAIN_S if ends else None
 
@@ -55,11 +57,14 @@ def cuts(
     *,
     net_ticktime_s: float,
 ) -> tuple[Occurrence, ...]:
-    """Return what separated the nodes, except outages that ``lives`` explain, as peers also miss an ended process."""
+    """Return the cuts and freezes that explain the outages.
+
+    Outages that a node's own stop or start (``lives``) explains are left out, as peers also miss an ended process.
+    """
     lives = tuple(lives)
     left = [outage for outage in outages if not any(_explains(life, outage, net_ticktime_s) for life in lives)]
     writers = {log.node: log for log in logs}
-    found = [h for cut in _grouped(left, net_ticktime_s=net_ticktime_s) for h in _happenings(cut, writers, nodes)]
+    found = [h for cut in _grouped(left, net_ticktime_s=net_ticktime_s) for h in _occurrences(cut, writers, nodes)]
     frozen = [occurrence for occurrence in found if occurrence.fault == "pause"]
     return tuple(occurrence for occurrence in found if not any(_wakes(one, occurrence) for one in frozen))
 
@@ -95,7 +100,7 @@ def _grouped(outages: Sequence[Outage], *, net_ticktime_s: float) -> list[_Cut]:
     return [_Cut(tuple(group), net_ticktime_s) for group in groups]
 
 
-def _happenings(cut: _Cut, writers: Mapping[str, NodeLog], nodes: Collection[str]) -> Iterable[Occurrence]:
+def _occurrences(cut: _Cut, writers: Mapping[str, NodeLog], nodes: Collection[str]) -> Iterable[Occurrence]:
     suspects = sorted({node for pair in cut.pairs for node in pair}) if cut.is_unheard else []
     woken = {node: at for node in suspects if (at := _woken(node, cut, writers)) is not None}
     if all(pair & woken.keys() for pair in cut.pairs):
@@ -123,10 +128,7 @@ def _parted(cut: _Cut, sides: Sequence[Side], notes: tuple[str, ...]) -> Occurre
 
 
 def _unheard_side(cut: _Cut, sides: Sequence[Side]) -> Side | None:
-    """Return the one of two sides that was not heard but heard the others, which closed their connections to it.
-
-    Return None if no side was cut off in one direction only.
-    """
+    """Return the side that still heard the other, while the other did not hear it; None if there is none."""
     reports = [report for outage in cut.outages for report in outage.reports]
     if len(sides) != 2:
         return None
@@ -186,7 +188,10 @@ def _joined(groups: Sequence[Side], linked: Callable[[str, str], bool]) -> list[
 
 
 def _partial(pairs: Collection[frozenset[str]]) -> list[tuple[Side, ...]]:
-    """Return the sides of a partial cut: nodes that lost the same peers are on one side."""
+    """Return the partial cuts: one of all sides if each lost each other, else one for each pair of sides.
+
+    Nodes that lost the same peers are on one side.
+    """
     lost = {
         node: frozenset(o for pair in pairs if node in pair for o in pair - {node}) for pair in pairs for node in pair
     }

@@ -131,7 +131,7 @@ class ScenarioNights:
 
 
 class Mark(NamedTuple):
-    """What else changed with a night of a place. ``night``: its index."""
+    """A difference of machine, kernel or suite from the night before. ``night``: its index."""
 
     night: int
     text: str
@@ -193,7 +193,7 @@ def _group(place: TrendPlace, nights: Sequence[Night], mix_machines: bool, finds
             scenario,
             next(play.title for of_night in reversed(mine) for play in of_night),
             [NightCell(_sign(of_night, scenario in left_out[i]), of_night) for i, of_night in enumerate(mine)],
-            [line for metric in METRICS if (line := _line(metric, mine, marks, finds)).points],
+            [line for metric in METRICS if (line := _metric_series(metric, mine, marks, finds)).points],
         )
         for scenario, mine in plays.items()
     ]
@@ -233,7 +233,10 @@ def _sign_of(play: RunLine) -> str:
     return "K" if play.as_expected else "I"
 
 
-def _line(metric: TrendMetric, plays: Sequence[Sequence[RunLine]], marks: Sequence[Mark], finds: bool) -> MetricSeries:
+def _metric_series(
+    metric: TrendMetric, plays: Sequence[Sequence[RunLine]], marks: Sequence[Mark], finds: bool
+) -> MetricSeries:
+    """Return the nightly medians of a metric, its changes and its noise."""
     points = []
     for night, of_night in enumerate(plays):
         known = [value for play in of_night if (value := getattr(play, metric.field)) is not None]

@@ -37,7 +37,7 @@ class Runs:
     """The runs of one side in one cell or scenario.
 
     ``values``: {measure: numbers}, infinity for what never came. ``broke``: how many runs broke a promise, of those
-    that came to a verdict; None if none did. ``left_out``: how many runs gave no numbers."""
+    that came to a verdict; None if no run came to one. ``left_out``: how many runs gave no numbers."""
 
     values: Mapping[str, Sequence[float]]
     broke: Rate | None
@@ -56,8 +56,8 @@ class ComparedSide:
 class Difference:
     """One measure of the cell ``where``, or of all cells together if ``where`` is empty.
 
-    ``first``, ``second``: the medians of the two sides. ``apart``: by how much the second is larger; None if there are
-    too few runs."""
+    ``first``, ``second``: the medians of the two sides. ``apart``: by how much the second is larger, a ratio if
+    ``scale`` is "ratio"; None if there are too few runs."""
 
     where: str
     measure: str
@@ -156,7 +156,7 @@ def compare(first: ComparedSide, second: ComparedSide, *, among: int = 1) -> Com
     """Compare ``second`` with ``first``. ``among``: how many such tables form one family together."""
     pair = _Pair(first, second)
     measured, rates = list(pair.measured()), list(pair.rates())
-    together = _together(measured)
+    together = _cell_medians(measured)
     # The choice of comparisons is no bias: the numbers of runs alone decide which of them can show a difference.
     family = sum(enough_runs(len(a), len(b)) for _, _, a, b in measured)
     family += sum(_least_chance(a, b) <= ALPHA for _, a, b in rates)
@@ -185,9 +185,9 @@ def compare(first: ComparedSide, second: ComparedSide, *, among: int = 1) -> Com
 
 
 def words_of(cells: int, measures: int) -> int:
-    """Return how many words a comparison of ``cells`` cells has.
+    """Return how many judgements (better, worse, ...) a comparison of ``cells`` cells has at most.
 
-    Each cell has one word for each measure and one for broken promises. All cells together have one for broken
+    Each cell has one for each measure and one for broken promises. All cells together have one for broken
     promises, and one for each measure if there are enough cells."""
     return cells * (measures + 1) + (cells > 1) + measures * enough_cells(cells)
 
@@ -232,8 +232,8 @@ def _least_chance(a: Rate, b: Rate) -> float:
 _Together = Mapping[str, tuple[Scale, Sequence[tuple[float, float]]]]
 
 
-def _together(measured: Sequence[tuple[str, str, Sequence[float], Sequence[float]]]) -> _Together:
-    """Return the medians of all cells for each measure that several cells have, however few runs they have."""
+def _cell_medians(measured: Sequence[tuple[str, str, Sequence[float], Sequence[float]]]) -> _Together:
+    """Return each cell's two medians, for each measure that at least two cells have."""
     found: dict[str, tuple[Scale, Sequence[tuple[float, float]]]] = {}
     for measure in MEASURES:
         middles = [_middles(a, b) for _, name, a, b in measured if name == measure]
@@ -251,7 +251,7 @@ def _middles(a: Sequence[float], b: Sequence[float]) -> tuple[float, float]:
 
 
 def _overall(measure: str, scale: Scale, middles: Sequence[tuple[float, float]], alpha: float) -> Difference:
-    """Return by how much the second side is larger in the median cell."""
+    """Compare the two sides over all cells of a measure, by the median of the cells' differences."""
     apart = [larger_by(a, b, scale) for a, b in middles]
     firsts, seconds = zip(*middles, strict=True)
     shifted = replace(median_interval(apart, alpha=alpha), middle=middle_shift(sorted(apart)))

@@ -222,7 +222,7 @@ class Signals(Protocol):
 
 
 class EngineSignals:
-    """Signals by the container engine itself."""
+    """Signal by the container engine itself."""
 
     def send(self, container: Container, name: str) -> None:
         container.signal(name)

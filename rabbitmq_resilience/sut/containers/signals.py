@@ -23,7 +23,7 @@ _FROZEN_AT_MOST = "12h"
 
 @dataclass
 class PumbaSignals:
-    """Signals by Pumba. ``folder`` is the cluster's; it identifies calls that are left behind. ``log`` gets Pumba's
+    """Signal by Pumba. ``folder`` is the cluster's; it identifies calls that are left behind. ``log`` gets Pumba's
     output."""
 
     program: Path
