@@ -90,8 +90,7 @@ class Availability(InvariantSpec):
     grace_s: Annotated[float, Field(ge=0)] = 15
 
     def bound_s(self, net_ticktime_s: float) -> float:
-        """Return ``stall_s_max``, or the time of missed ticks and 15 s. Long confirm timeouts make ``bound_of_s``
-        longer."""
+        """Return ``stall_s_max``, or the time of missed ticks and 15 s. ``bound_of_s`` may be longer."""
         return TICKS_MAX * net_ticktime_s + PATIENCE_S if self.stall_s_max is None else self.stall_s_max
 
     def bound_of_s(self, facts: Facts, cluster: ClusterFacts) -> float:

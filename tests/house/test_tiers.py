@@ -11,7 +11,7 @@ import pytest
 
 from tests import parts
 from tests.parts import Part
-from tests.tiers import CPU_S_MAX, BarredError, Measured, alone_s
+from tests.tiers import BarredError, Measured, alone_s
 
 
 def test_check_refuses_sockets_and_sleep() -> None:
@@ -24,11 +24,12 @@ def test_check_refuses_sockets_and_sleep() -> None:
 @pytest.mark.core
 def test_a_slow_item_is_measured_again_alone() -> None:
     node = f"{Path(__file__).relative_to(parts.ROOT)}::test_check_refuses_sockets_and_sleep"
-    assert 0 < alone_s(node) < CPU_S_MAX
-    report = pytest.TestReport(node, ("", 0, ""), {}, "passed", None, "teardown", user_properties=[("cpu_s", 1.5)])
     measured = Measured()
+    assert 0 < alone_s(node) < measured.limit_s
+    taken_s = 2 * measured.limit_s
+    report = pytest.TestReport(node, ("", 0, ""), {}, "passed", None, "teardown", user_properties=[("cpu_s", taken_s)])
     measured.pytest_runtest_logreport(report)
-    assert measured.slow == {node: 1.5}
+    assert measured.slow == {node: taken_s}
 
 
 def test_parts_are_run_entered_and_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
