@@ -96,7 +96,7 @@ def _night(config: pytest.Config) -> SessionWriter | None:
     except ExtensionMissingError as error:
         raise pytest.UsageError(str(error)) from None
     found: SessionWriter = plugin.of_session(
-        config, plays=PLAYS, draws=DRAWS, is_unknown=lambda test: str(config.stash[RESULTS].get(test)) == "UNKNOWN"
+        config, is_unknown=lambda test: str(config.stash[RESULTS].get(test)) == "UNKNOWN"
     )
     return found
 

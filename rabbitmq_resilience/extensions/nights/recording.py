@@ -27,8 +27,8 @@ class NightSettings:
     """The settings of a night.
 
     ``root``: the folder of pytest. ``runs``: the folder of run directories. ``nights``: the folder of nights, if one is
-    wanted. ``summary``: the file of the summary, if wanted. ``plays``, ``draws``: the fixtures of tests that play a
-    scenario, or a schedule drawn at random. ``is_unknown``: says whether a failed test only came to no verdict."""
+    wanted. ``summary``: the file of the summary, if wanted. ``is_unknown``: says whether a failed test
+    only came to no verdict."""
 
     root: Path
     runs: Path
@@ -39,8 +39,6 @@ class NightSettings:
     budget_min: float | None
     summary: Path | None
     annotations: str | None
-    plays: str
-    draws: str
     is_unknown: Callable[[str], bool]
 
 
@@ -60,7 +58,7 @@ class NightPlugin:
         self._pace: SessionPace | None = None
 
     @classmethod
-    def of_session(cls, config: pytest.Config, *, plays: str, draws: str, is_unknown: Callable[[str], bool]) -> Self:
+    def of_session(cls, config: pytest.Config, *, is_unknown: Callable[[str], bool]) -> Self:
         """Return what writes a session down as its options say."""
         return cls(
             NightSettings(
@@ -73,8 +71,6 @@ class NightPlugin:
                 budget_min=options.value(config, "budget-min"),
                 summary=options.folder(config, "summary"),
                 annotations=options.value(config, "annotations"),
-                plays=plays,
-                draws=draws,
                 is_unknown=is_unknown,
             )
         )
@@ -164,10 +160,6 @@ class NightPlugin:
         self._lines.append(line)
         if self._writer is not None:
             self._writer.write(line)
-
-
-def _fixtures(item: pytest.Item) -> set[str]:
-    return {*getattr(item, "fixturenames", ())}
 
 
 def _outcome(reports: list[pytest.TestReport]) -> tuple[Outcome, str]:
