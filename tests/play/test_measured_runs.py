@@ -30,7 +30,7 @@ def test_what_brokers_say_is_kept_and_judged_again_without_a_server(
         topology=topology_catalogue.load("three_nodes_three_zones"),
         workload=Workload(queues=2, publishers=2, consumers=2, rate_per_s=200),
         phases=Phases(steady_s=4, recovery_s=60, settled_s=2),
-        schedule=(Kill(at_s=1, for_s=5, node="c1"),),
+        schedule=(Kill(at_s=1, for_s=10, node="c1"),),  # a busy machine misses one scrape a second, and not seven
         invariants=Invariants.model_validate(
             {"disk": {"taken_bytes_max": STORED_BYTES_MAX}, **{name: {} for name in ("no_loss", *MEASURED)}}
         ),
