@@ -82,24 +82,14 @@ class Life:
 
 
 def incarnations(facts: Facts) -> Mapping[str, Mapping[int, Life]]:
-    """Return the lives of each worker, by their number.
-
-    Early records do not number lives, and do not distinguish a worker that was killed on purpose from one that hung.
-    There a worker hung if it was killed after the load had ended.
-    """
+    """Return the lives of each worker, by their number."""
     found: dict[str, dict[int, Life]] = {}
-    drain_us = facts.phases.get("drain", np.inf)
     for event in facts.of_kind(WorkerEvent):
-        lives = found.setdefault(event.worker, {})
-        number = event.life
-        if number is None:
-            number = max(lives, default=-1) + (event.event == "started" or not lives)
-        life = lives.setdefault(number, Life())
+        life = found.setdefault(event.worker, {}).setdefault(event.life, Life())
         if event.event == "started":
             life.started = True
         elif event.event in ("stopped", "killed", "hung"):
-            hung = event.life is None and event.event == "killed" and event.t_us >= drain_us
-            life.end = "hung" if hung else event.event
+            life.end = event.event
     return found
 
 
@@ -177,8 +167,6 @@ def _problems_of_streams(account: Account, lives: Mapping[int, Life]) -> Iterato
 
 def _problems_of_count(account: Account, rows: int, kills: int) -> Iterator[str]:
     """Yield a problem if rows are missing, or too many. A life that is killed may write rows that it does not count."""
-    if account.recorded is None:
-        return
     if not account.recorded <= rows <= account.recorded + kills * account.rows_a_write:
         yield f"{account.worker} wrote {account.recorded} rows, and {rows} are there"
 

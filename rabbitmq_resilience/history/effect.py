@@ -8,9 +8,6 @@ from typing import Any, Self
 
 from rabbitmq_resilience.model.links import Link
 
-#: Faults that were operations before events recorded whether a step is an operation.
-OPERATIONS_OF_OLD = frozenset({"rebalance"})
-
 
 @dataclass(frozen=True)
 class Effect:
@@ -53,8 +50,8 @@ class Effect:
         }
 
     @classmethod
-    def of_fields(cls, recorded: Mapping[str, Any], *, fault: str) -> Self:
-        """Build the effect from the fields of an event. ``fault`` supplies what early records leave out."""
+    def of_fields(cls, recorded: Mapping[str, Any]) -> Self:
+        """Build the effect from the fields of an event."""
         return cls(
             nodes_down=tuple(recorded.get("nodes_down") or ()),
             links_cut=frozenset(Link(*ends) for ends in recorded.get("links_cut") or ()),
@@ -65,6 +62,6 @@ class Effect:
             intermittent=bool(recorded.get("intermittent")),
             nodes_alarmed=tuple(recorded.get("nodes_alarmed") or ()),
             alarm=recorded.get("alarm") or "",
-            operation=bool(recorded.get("operation", fault in OPERATIONS_OF_OLD)),
+            operation=bool(recorded.get("operation")),
             becomes=recorded.get("becomes") or "",
         )

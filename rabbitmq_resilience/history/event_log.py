@@ -1,6 +1,6 @@
 """Write events to a file, one per line, and read them again.
 
-Lines have a number ``n``, from 0 on, so that a missing line is noticed. The lines of version 1 have no number.
+Lines have a number ``n``, from 0 on, so that a missing line is noticed.
 """
 
 from __future__ import annotations
@@ -57,9 +57,8 @@ def read_events(*paths: Path) -> Iterator[Event]:
     yield from sorted(events, key=lambda event: event.t_us)
 
 
-def examine_events(*paths: Path, numbered: bool) -> tuple[list[Event], list[str]]:
-    """Return the events that can be understood, in the order of their times, and the problems of the files, for people.
-    ``numbered``: whether lines must have numbers."""
+def examine_events(*paths: Path) -> tuple[list[Event], list[str]]:
+    """Return the events that can be understood, in the order of their times, and the files' problems, for people."""
     events: list[Event] = []
     problems = []
     for path in paths:
@@ -67,7 +66,7 @@ def examine_events(*paths: Path, numbered: bool) -> tuple[list[Event], list[str]
         for number, event in _lines(path):
             if isinstance(event, EventError):
                 problems.append(str(event))
-            elif numbered and number != due:
+            elif number != due:
                 problems.append(f"{_shown(path)} lacks events: number {due} is expected, and number {number} follows")
                 events.append(event)
             else:

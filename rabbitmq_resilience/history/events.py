@@ -152,7 +152,7 @@ class FaultEvent(Event):
     def of_fields(cls, row: Mapping[str, Any]) -> Self:
         effect = row.get("effect")
         if isinstance(effect, Mapping):
-            effect = Effect.of_fields(effect, fault=str(row.get("fault"))) if effect else None
+            effect = Effect.of_fields(effect) if effect else None
         return super().of_fields({**row, "effect": effect, "detail": str(row.get("detail") or "")})
 
     def as_fields(self) -> dict[str, Any]:
@@ -247,8 +247,8 @@ class WorkerEvent(Event):
     event: str
     node: str = ""
     detail: str = ""
-    #: The number of the worker's process, from 0; None in early records.
-    life: int | None = None
+    #: The number of the worker's process, from 0.
+    life: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

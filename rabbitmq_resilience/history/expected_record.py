@@ -10,14 +10,14 @@ from dataclasses import dataclass
 class Account:
     """The counts of a publisher or a consumer, of all its lives together, from memory that outlives it.
 
-    ``sent``, ``confirmed``, ``refused`` and ``unknown`` are a publisher's. ``recorded`` is the number of written rows;
-    it is None if they were not counted. A life that is killed may have written up to ``rows_a_write`` more. ``settled``
-    rows were added for lives that were killed. ``streams``: by life, whether its stream has its end mark.
+    ``sent``, ``confirmed``, ``refused`` and ``unknown`` are a publisher's. ``recorded`` is the number of written rows.
+    A life that is killed may have written up to ``rows_a_write`` more. ``settled`` rows were added for lives that were
+    killed. ``streams``: by life, whether its stream has its end mark.
     """
 
     worker: str
     index: int
-    recorded: int | None
+    recorded: int
     rows_a_write: int
     streams: Mapping[int, bool]
     publishes: bool = False
@@ -34,7 +34,6 @@ class Recorded:
     the problems of the files themselves, for people. ``steps``: the faults of the schedule, in its order. ``accounts``:
     one for each worker of the load."""
 
-    version: int
     complete: bool = True
     troubles: Sequence[str] = ()
     steps: Sequence[str] = ()

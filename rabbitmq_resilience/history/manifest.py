@@ -22,7 +22,7 @@ from rabbitmq_resilience.history.whole_files import write_whole
 
 MANIFEST_FILE = "manifest.json"
 FAULT_FILE = "fault.yaml"
-#: The version that this program writes. Runs of version 1 have no manifest.
+#: The version that this program writes, and the only one that it reads. Runs of version 1 have no manifest.
 VERSION = 2
 
 #: The parts of a scenario that say what was played, and not what was demanded.
@@ -53,11 +53,14 @@ class Manifest:
             files = None if data["files"] is None else {str(n): (int(s), int(c)) for n, (s, c) in data["files"].items()}
             manifest = cls(int(data["version"]), files, data["played"])
         except FileNotFoundError:
-            return cls(1)
+            raise HistoryError(
+                f"{path} does not exist: the file was removed, or the record is of version 1, which this program does "
+                f"not read. Damage to such a record cannot be noticed, as it has no checksums; play the scenario again"
+            ) from None
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise HistoryError(f"{path} cannot be read: {type(error).__name__}: {error}") from None
         if manifest.version != VERSION:
-            raise HistoryError(f"{path} is of version {manifest.version}; this program knows 1 and {VERSION}")
+            raise HistoryError(f"{path} is of version {manifest.version}; this program reads version {VERSION}")
         return manifest
 
     def save(self, run: Path) -> None:
@@ -72,8 +75,8 @@ def seal(run: Path) -> None:
 
 
 def changes(run: Path) -> list[str]:
-    """Return what has changed since the run was over, as lines for people. There are none for a run that is not over or
-    is of version 1. Raise HistoryError if the manifest cannot be understood."""
+    """Return what has changed since the run was over, as lines for people. There are none for a run that is not
+    over. Raise HistoryError if the manifest cannot be understood."""
     manifest = Manifest.read(run)
     if manifest.files is None:
         return []

@@ -43,7 +43,6 @@ from rabbitmq_resilience.history.manifest import FAULT_FILE, VERSION, Manifest
 from rabbitmq_resilience.history.metrics import METRICS_FILE, read_metrics
 from rabbitmq_resilience.history.recorded_alerts import ALERTS_FILE, RecordedAlerts, read_alerts
 from rabbitmq_resilience.history.routes import Routes
-from rabbitmq_resilience.history.version_1 import DELIVERIES_1, PUBLISHES_1, ROUTES_1, as_today
 from rabbitmq_resilience.history.whole_files import write_whole
 
 NAME_CHARACTERS_MAX = 80
@@ -83,8 +82,8 @@ class RunDirectory:
 
     @classmethod
     def open(cls, path: Path) -> Self:
-        """Return the run at ``path``. Raise ``RunDirectoryError``, which says what is missing, if the run cannot be
-        judged again."""
+        """Return the run at ``path``. Raise ``RunDirectoryError``, which says what is missing, or of which version the
+        record is, if the run cannot be judged again."""
         if not path.exists():
             raise RunDirectoryError(f"{path} does not exist; index.html next to the runs lists them")
         if not path.is_dir():
@@ -94,16 +93,15 @@ class RunDirectory:
         missing = [f"{file.name} ({meaning})" for file, meaning in needed.items() if not file.exists()]
         if missing:
             raise RunDirectoryError(f"{path} is not a complete run directory: it has no {', no '.join(missing)}")
+        try:
+            Manifest.read(path)
+        except HistoryError as error:
+            raise RunDirectoryError(str(error)) from None
         return run
 
     @property
     def name(self) -> str:
         return self.path.name
-
-    @property
-    def version(self) -> int:
-        """Return the version of the record's format. Raise HistoryError if it is not known."""
-        return Manifest.read(self.path).version
 
     @property
     def fault_file(self) -> Path:
@@ -147,20 +145,19 @@ class RunDirectory:
         """Start a new pass over the rows of every publisher (schema ``PUBLISHES``), in batches of any size. Raise
         HistoryError."""
         sequences = self._bytes_of_streams() // ROW_BYTES_MIN + SEQUENCES_UNWRITTEN_MAX
-        for batch in self._batches(PUBLISHES_SUFFIX, PUBLISHES_1 if self.version == 1 else PUBLISHES):
+        for batch in self._batches(PUBLISHES_SUFFIX, PUBLISHES):
             if batch.num_rows and (highest := int(batch.column("sequence").to_numpy().max())) >= sequences:
                 raise HistoryError(f"{self.history} has a message of sequence {highest}, and no room for as many")
             yield batch
 
     def owed(self) -> Iterator[pa.RecordBatch]:
         """Start the same pass with a row for each queue of a message (schema ``history.routes.OWED``)."""
-        routes = ROUTES_1 if self.version == 1 else Routes.read(self.history)
-        return map(routes.owed, self.publishes())
+        return map(Routes.read(self.history).owed, self.publishes())
 
     def deliveries(self) -> Iterator[pa.RecordBatch]:
         """Start a new pass over the rows of every consumer (schema ``DELIVERIES``), in batches of any size. Raise
         HistoryError."""
-        return self._batches(DELIVERIES_SUFFIX, DELIVERIES_1 if self.version == 1 else DELIVERIES)
+        return self._batches(DELIVERIES_SUFFIX, DELIVERIES)
 
     def log_texts(self) -> Iterator[str]:
         """Yield the log of each broker."""
@@ -200,10 +197,8 @@ class RunDirectory:
         return verdict
 
     def _batches(self, suffix: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        of_today = schema in (PUBLISHES, DELIVERIES)
         for file in sorted(files_of(self.history, suffix), key=_worker_and_life):
-            batches = StreamReader(file, schema).together()
-            yield from batches if of_today else map(as_today, batches)
+            yield from StreamReader(file, schema).together()
 
     def _bytes_of_streams(self) -> int:
         return sum(file.stat().st_size for file in files_of(self.history, PUBLISHES_SUFFIX))

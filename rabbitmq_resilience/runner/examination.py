@@ -29,22 +29,19 @@ def recorded_history(run: RunDirectory, scenario: Scenario) -> History:
     problems are in ``recorded.troubles``.
     """
     troubles: list[str] = []
-    recorded = Recorded(version=1, complete=False, steps=tuple(step.fault for step in scenario.schedule))
+    recorded = Recorded(complete=False, steps=tuple(step.fault for step in scenario.schedule))
     with _collected(troubles):
-        manifest = Manifest.read(run.path)
-        recorded = replace(recorded, version=manifest.version, complete=manifest.version == 1 or bool(manifest.files))
+        recorded = replace(recorded, complete=bool(Manifest.read(run.path).files))
         troubles += changes(run.path)
-    numbered = recorded.version > 1
-    events = _events(run, troubles, numbered=numbered)
+    events = _events(run, troubles)
     if _ended(events) or (run.history / LOAD_FILE).exists():  # a run may end before its load begins
         with _collected(troubles):
             if not recorded.complete:
                 settle(run.history)
-            recorded = replace(recorded, accounts=tuple(read_accounts(run.history, version=recorded.version)))
-            if numbered:
-                Routes.read(run.history)
+            recorded = replace(recorded, accounts=tuple(read_accounts(run.history)))
+            Routes.read(run.history)
     with _collected(troubles):
-        if run.metrics_file.exists() and not (numbered and recorded.complete):  # otherwise its checksum shows damage
+        if run.metrics_file.exists() and not recorded.complete:  # otherwise its checksum shows damage
             check_metrics(run.metrics_file)
         elif scenario.metrics and _ended(events) and not run.metrics_file.exists() and not run.scraped.exists():
             troubles.append(f"{METRICS_FILE} is missing")
@@ -55,13 +52,13 @@ def recorded_history(run: RunDirectory, scenario: Scenario) -> History:
     return History(run.owed, run.deliveries, events, run.metrics, recorded, run.alerts)
 
 
-def _events(run: RunDirectory, troubles: list[str], *, numbered: bool) -> list[Event]:
+def _events(run: RunDirectory, troubles: list[str]) -> list[Event]:
     events: list[Event] = []
     with _collected(troubles):
         if not run.events_file.exists():
             troubles.append(f"{run.events_file.name} is missing")
         files = [run.events_file, *files_of(run.history, ".jsonl")]
-        events, found = examine_events(*files, numbered=numbered)
+        events, found = examine_events(*files)
         troubles += found
     return events
 

@@ -14,7 +14,6 @@ from rabbitmq_resilience.history.history import (
     HistoryError,
     StreamReader,
 )
-from rabbitmq_resilience.history.version_1 import PUBLISHES_1
 from rabbitmq_resilience.workload.counters import COUNTERS_FILE, Count, Counters
 from rabbitmq_resilience.workload.deliveries import FLUSH_ROWS
 from rabbitmq_resilience.workload.load import LOAD_FILE, Load, Role, WorkerClients, publishes_path
@@ -22,7 +21,7 @@ from rabbitmq_resilience.workload.publishes import under_way_max
 from rabbitmq_resilience.workload.settlement import SETTLED
 
 
-def read_accounts(folder: Path, *, version: int) -> list[Account]:
+def read_accounts(folder: Path) -> list[Account]:
     """Return one account of each worker, publishers first.
 
     Raise HistoryError, which names the file, if a file is missing or damaged.
@@ -39,7 +38,7 @@ def read_accounts(folder: Path, *, version: int) -> list[Account]:
         with Counters(folder, workers=workers) as counters:
             return [
                 *(
-                    _of_publisher(folder, load, counters, process, publisher, version)
+                    _of_publisher(folder, load, counters, process, publisher)
                     for publisher, process in _places(load, "publisher")
                 ),
                 *(
@@ -56,14 +55,12 @@ def _places(load: Load, role: Role) -> Iterator[tuple[int, WorkerClients]]:
     return iter(sorted((client, process) for process in load.processes(role) for client in process.clients))
 
 
-def _of_publisher(  # noqa: PLR0917 - similar to _of_consumer
-    folder: Path, load: Load, counters: Counters, process: WorkerClients, index: int, version: int
-) -> Account:
+def _of_publisher(folder: Path, load: Load, counters: Counters, process: WorkerClients, index: int) -> Account:
     worker = f"publisher-{index}"
     return Account(
         worker,
         index,
-        None if version == 1 else counters.get(index, Count.RECORDED),
+        counters.get(index, Count.RECORDED),
         under_way_max(load.in_flight, publishers=len(process.clients)),
         dict(_streams(folder, process, PUBLISHES_SUFFIX)),
         publishes=True,
@@ -71,7 +68,7 @@ def _of_publisher(  # noqa: PLR0917 - similar to _of_consumer
         confirmed=counters.get(index, Count.CONFIRMED),
         refused=counters.get(index, Count.REFUSED),
         unknown=counters.get(index, Count.UNKNOWN),
-        settled=_rows(publishes_path(folder, worker, SETTLED), version),
+        settled=_rows(publishes_path(folder, worker, SETTLED)),
     )
 
 
@@ -102,6 +99,5 @@ def _ends(path: Path) -> bool:
         return file.read() == END_OF_STREAM
 
 
-def _rows(path: Path, version: int) -> int:
-    reader = StreamReader(path, PUBLISHES_1 if version == 1 else PUBLISHES)
-    return sum(batch.num_rows for batch in reader.together())
+def _rows(path: Path) -> int:
+    return sum(batch.num_rows for batch in StreamReader(path, PUBLISHES).together())

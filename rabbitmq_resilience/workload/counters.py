@@ -25,11 +25,11 @@ class Count(IntEnum):
 
     NODE = 0
     SENT = 1
-    SENT_US = 2  # the time of the last write, in version 1 of the record
+    UNUSED = 2
     CONFIRMED = 3
     REFUSED = 4  # nacked or returned
     UNKNOWN = 5
-    RECORDED = 6  # changes after each write; in version 1 only consumers have it
+    RECORDED = 6  # changes after each write
     BLOCKED = 7
 
 

@@ -263,8 +263,7 @@ class Load:
     def read(cls, folder: Path) -> Self:
         fields: dict[str, Any] = json.loads((folder / LOAD_FILE).read_text(encoding="utf-8"))
         addresses = _addresses(fields.pop("addresses"))
-        proxied = fields.pop("proxied_addresses", None) or fields.pop("detours", {})  # the name in early records
-        proxied_addresses = {worker: _addresses(rows) for worker, rows in proxied.items()}
+        proxied_addresses = {worker: _addresses(rows) for worker, rows in fields.pop("proxied_addresses", {}).items()}
         shared = fields.pop("shared", {})
         fields["shared"] = {role: tuple(tuple(group) for group in groups) for role, groups in shared.items()}
         rows = ("queues", "variable_rate", "variable_processing", "nodes", "message_sizes", "priorities")

@@ -34,6 +34,6 @@ def test_limited_and_stressed_nodes_are_starved() -> None:
 
 def test_it_is_read_back_as_it_was_written() -> None:
     effect = Effect(links_slow=LINKS, slow_s=3.5, nodes_starved=("b1",))
-    assert Effect.of_fields(effect.as_fields(), fault="latency") == effect
+    assert Effect.of_fields(effect.as_fields()) == effect
     early = {name: value for name, value in effect.as_fields().items() if name not in ("slow_s", "nodes_starved")}
-    assert Effect.of_fields(early, fault="latency") == Effect(links_slow=LINKS)
+    assert Effect.of_fields(early) == Effect(links_slow=LINKS)

@@ -180,7 +180,7 @@ def whole_run() -> History:
     deliveries = [deliver(n, at_s + 0.01) for n, at_s in enumerate(times)]
     rejected = DeadLetterRoutes({0: (1,)}, ONE_IN).rejected(np.zeros(len(times), int), np.arange(len(times)))
     deliveries += [deliver(n, times[n] + 0.02, queue=1, consumer=1) for n in np.flatnonzero(rejected).tolist()]
-    rebalanced = fault(40, 40.5, step=9, name="rebalance")
+    rebalanced = fault(40, 40.5, step=9, name="rebalance", operation=True)
     asked = [event(at, "flow_states", node="a1", connections={"running": 2}, flow_queues=[]) for at in range(5, 95, 5)]
     happened = [*events, load(10, 20), cut, rebalanced, declared, known, asked, drained]
     return replace(history(publishes, deliveries, happened, metrics=[*whole_metrics()]), alerts=no_alerts)

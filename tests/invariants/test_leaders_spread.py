@@ -18,7 +18,7 @@ def led(start_s: int, end_s: int, *leaders: str | None) -> list[Event]:
 
 
 def rebalanced(at_s: float, *, step: int = 0) -> list[Event]:
-    return fault(at_s, at_s + 0.5, step=step, name="rebalance")
+    return fault(at_s, at_s + 0.5, step=step, name="rebalance", operation=True)
 
 
 def check(*events: Any, states: Any = None) -> Finding:

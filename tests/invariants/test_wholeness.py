@@ -37,7 +37,6 @@ class Record:
     steps: list[str] = field(default_factory=list)
     killed: set[str] = field(default_factory=set)
     troubles: list[str] = field(default_factory=list)
-    version: int = 2
 
     def happened(self, at_s: float, kind: str, **fields: Any) -> None:
         self.events.append({"at_s": at_s, "kind": kind, **fields})
@@ -45,14 +44,14 @@ class Record:
     def finding(self) -> Finding:
         made = [event(told["at_s"], **{k: v for k, v in told.items() if k != "at_s"}) for told in self.events]
         begun = [cluster(), queues("q1", "q2"), load(10, 100)]
-        recorded = Recorded(self.version, True, self.troubles, self.steps, self.accounts)
+        recorded = Recorded(True, self.troubles, self.steps, self.accounts)
         return HistoryWhole().check(replace(history(self.publishes, self.deliveries, [begun, made]), recorded=recorded))
 
 
 @st.composite
 def records(draw: st.DrawFn) -> Record:
     """A whole record: publishers and consumers of some lives, the last of which stopped in order."""
-    record = Record(version=draw(st.sampled_from([1, 2])))
+    record = Record()
     for phase, at_s in PHASES.items():
         record.happened(at_s, "phase", phase=phase)
     for kind, told in ENDED:
@@ -70,13 +69,11 @@ def records(draw: st.DrawFn) -> Record:
 
 def _lives(draw: st.DrawFn, record: Record, worker: str) -> int:
     lives = draw(st.integers(1, 3))
-    numbered = record.version == 2
     for life in range(lives):
-        number = {"life": life} if numbered else {}
         last = life == lives - 1
-        record.happened(20 * life + 0.1, "worker", worker=worker, event="started", **number)
+        record.happened(20 * life + 0.1, "worker", worker=worker, event="started", life=life)
         end = ("stopped", 94.5) if last else ("killed", 20 * life + 15)
-        record.happened(end[1], "worker", worker=worker, event=end[0], **number)
+        record.happened(end[1], "worker", worker=worker, event=end[0], life=life)
     if lives > 1:
         record.killed.add(worker)
     return lives
@@ -96,7 +93,7 @@ def _publisher(draw: st.DrawFn, record: Record, index: int) -> None:
         Account(
             worker,
             index,
-            len(counted) - uncounted if record.version == 2 else None,
+            len(counted) - uncounted,
             ROWS_A_WRITE,
             {life: life == lives - 1 for life in range(lives)},
             publishes=True,
@@ -205,15 +202,14 @@ def _a_worker_is_silent(record: Record, data: st.DataObject) -> None:
 
 
 def _a_worker_says_no_end(record: Record, data: st.DataObject) -> None:
-    """The last end of each worker is that it stopped; where a life is not numbered, an end before it may be lost."""
+    """The last end of each worker is that it stopped."""
     ends = [told for told in record.events if told.get("event") == "stopped"]
     record.events.remove(_one(data, ends))
 
 
 def _a_worker_hung(record: Record, data: st.DataObject) -> None:
-    """Early records call it killed, after the load had ended."""
     told = _one(data, [told for told in record.events if told.get("event") == "stopped"])
-    told["event"] = "hung" if record.version == 2 else "killed"
+    told["event"] = "hung"
 
 
 def _a_step_lacks_an_event(record: Record, data: st.DataObject) -> None:
@@ -279,7 +275,7 @@ def test_what_a_life_that_was_killed_wrote_and_did_not_count_is_there_all_the_sa
     """A kill between a write and its count makes a row more than was counted, and never one less."""
     number = _one(data, [i for i, a in enumerate(record.accounts) if a.worker in record.killed and a.recorded])
     account = record.accounts[number]
-    rows = account.recorded or 0
+    rows = account.recorded
     record.accounts[number] = replace(account, recorded=rows + ROWS_A_WRITE + 1)
     assert record.finding().verdict is Verdict.UNKNOWN
 
@@ -294,23 +290,6 @@ def test_lives_that_are_numbered_may_be_killed_before_they_say_a_word() -> None:
     assert whole(("started", 0), ("killed", 0), ("killed", 1), ("started", 2), ("stopped", 2)) is Verdict.VALID
     assert whole(("started", 0), ("started", 1), ("stopped", 1)) is Verdict.UNKNOWN
     assert whole(("started", 0), ("killed", 0), ("started", 1), ("hung", 1)) is Verdict.UNKNOWN
-
-
-@pytest.mark.parametrize(
-    ("happened", "verdict"),
-    [
-        ((), Verdict.VALID),
-        (("started", "connected", "stopped"), Verdict.VALID),
-        (("started", "connected", "killed"), Verdict.VALID),
-        (("started", "connected", "connection_lost"), Verdict.UNKNOWN),
-        (("started", "killed", "started"), Verdict.UNKNOWN),
-    ],
-)
-def test_lives_of_early_records(happened: tuple[str, ...], verdict: Verdict) -> None:
-    told = [
-        event(i, "worker", worker="consumer-0", event=what, node="a1", detail="") for i, what in enumerate(happened)
-    ]
-    assert HistoryWhole().check(history((), (), told)).verdict is verdict
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def test_a_worker_that_hung_is_told_from_one_that_was_killed_on_purpose(
             worker.end()
     ends = [(event, life) for event, life in told(worker) if event != "started"]
     assert ends == [("killed", 0), ("stopped", 1), ("hung", 2)]
-    assert examine_events(worker.events_file, numbered=True)[1] == []
+    assert examine_events(worker.events_file)[1] == []
 
 
 def test_nobody_is_killed_who_shares_a_process(tmp_path: Path, message: Messages) -> None:
