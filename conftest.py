@@ -15,7 +15,7 @@ from rabbitmq_resilience.model.topology import DEFAULT_NET_TICKTIME_S, PRODUCTIO
 from rabbitmq_resilience.plugin import options
 from rabbitmq_resilience.runner.run import RunContext
 from rabbitmq_resilience.scenario import fault_file
-from rabbitmq_resilience.scenario.model import Scenario
+from rabbitmq_resilience.scenario.validation import ValidatedScenario
 from rabbitmq_resilience.sut.drivers import OpenDriver
 from suites.case_study import DEFAULT_SCALE
 
@@ -115,7 +115,7 @@ def undecided(resilience_undecided: Callable[[str], None]) -> Callable[[str], No
 
 
 @pytest.fixture
-def random_of(pytestconfig: pytest.Config) -> Scenario | None:
+def random_of(pytestconfig: pytest.Config) -> ValidatedScenario | None:
     """Return the scenario for which random schedules are drawn; None for any scenario."""
     path: Path | None = pytestconfig.getoption("--random-of")
     try:

@@ -18,8 +18,7 @@ from rabbitmq_resilience.checkers.verdict import Verdict
 from rabbitmq_resilience.explore.scenarios import draw_scenarios, rescheduled, scenarios
 from rabbitmq_resilience.explore.search import Search
 from rabbitmq_resilience.runner.run import RunContext, run_scenario
-from rabbitmq_resilience.scenario import fault_file
-from rabbitmq_resilience.scenario.model import Scenario
+from rabbitmq_resilience.scenario.validation import ValidatedScenario
 from rabbitmq_resilience.sut.drivers import OpenDriver
 
 pytestmark = pytest.mark.random_schedules
@@ -39,7 +38,7 @@ def test_random_schedules(  # noqa: PLR0917 - fixtures
     driver: OpenDriver,
     testbed: RunContext,
     net_ticktime_s: int,
-    random_of: Scenario | None,
+    random_of: ValidatedScenario | None,
     from_seed: int,
     show: Callable[[str], None],
     summarised: Callable[[str], None],
@@ -51,15 +50,14 @@ def test_random_schedules(  # noqa: PLR0917 - fixtures
     else:
         strategy = scenarios(version=driver.broker_version, driver=testbed.driver, net_ticktime_s=net_ticktime_s)
 
-    def examples() -> Iterator[Scenario]:
+    def examples() -> Iterator[ValidatedScenario]:
         if random_of is not None and random_of.schedule:
             yield random_of
         for more in itertools.count():
             yield from draw_scenarios(strategy, from_seed=from_seed + more, count=EXAMPLES_AT_ONCE)
 
     if pytestconfig.getoption("--check-only"):
-        for scenario in itertools.islice(examples(), EXAMPLES_AT_ONCE):
-            fault_file.check(scenario, driver=testbed.driver)
+        assert len(list(itertools.islice(examples(), EXAMPLES_AT_ONCE))) == EXAMPLES_AT_ONCE
         pytest.skip(f"{EXAMPLES_AT_ONCE} examples checked, not played")
     in_passing = replace(testbed, judged=lambda _: None)  # runs while shrinking do not count as results of the night
     search = Search(

@@ -20,6 +20,7 @@ import yaml
 from rabbitmq_resilience.model.topology_catalogue import read as read_topology
 from rabbitmq_resilience.scenario import fault_file
 from rabbitmq_resilience.scenario.model import Scenario
+from rabbitmq_resilience.scenario.validation import validated
 from tests.corpus.reading import first_runs
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -136,7 +137,7 @@ def test_the_example_in_python_asks_for_what_a_verdict_has() -> None:
     played = []
 
     def play(scenario: Scenario) -> SimpleNamespace:
-        fault_file.check(scenario, driver="local")
+        validated(scenario, driver="local")
         played.append(scenario.title)
         return SimpleNamespace(document=document)
 
@@ -149,7 +150,7 @@ def test_the_test_in_python_that_is_shown_plays_a_scenario() -> None:
     played = []
 
     def play(scenario: Scenario) -> SimpleNamespace:
-        fault_file.check(scenario, driver="local")
+        validated(scenario, driver="local")
         played.append(scenario.title)
         return SimpleNamespace(document=json.loads(RECORDED.read_text(encoding="utf-8")))
 

@@ -23,7 +23,6 @@ from packaging.version import Version
 from rabbitmq_resilience.explore.schedules import schedules
 from rabbitmq_resilience.model import topology_catalogue
 from rabbitmq_resilience.model.topology import PauseIfAllDown, Topology
-from rabbitmq_resilience.scenario import fault_file
 from rabbitmq_resilience.scenario.expectations import Expectation
 from rabbitmq_resilience.scenario.guarantees import promised, promising, versions
 from rabbitmq_resilience.scenario.known_defects import (
@@ -39,6 +38,7 @@ from rabbitmq_resilience.scenario.known_defects import (
     as_demanded,
 )
 from rabbitmq_resilience.scenario.model import Phases, Scenario
+from rabbitmq_resilience.scenario.validation import FaultFileError, ValidatedScenario, validated
 from rabbitmq_resilience.workload.queue_settings import Mirroring
 from rabbitmq_resilience.workload.workload_model import Workload
 
@@ -48,13 +48,13 @@ NODES_MIN = 3
 
 
 @st.composite
-def scenarios(draw: st.DrawFn, *, version: str, driver: str, net_ticktime_s: int) -> Scenario:
+def scenarios(draw: st.DrawFn, *, version: str, driver: str, net_ticktime_s: int) -> ValidatedScenario:
     """Draw a scenario that ``driver`` can play on a broker of that version."""
     topology = draw(_topologies(version, net_ticktime_s))
     workload = draw(_workloads(version, topology))
     demanded = _demanded(topology, workload)
     own_seed = draw(st.integers(0, 2**31))
-    return promising(
+    drawn = promising(
         "Random schedule",
         topology,
         workload,
@@ -65,28 +65,29 @@ def scenarios(draw: st.DrawFn, *, version: str, driver: str, net_ticktime_s: int
         expect=_known(topology, workload, tuple(demanded)),
         seed=own_seed,
     )
+    return validated(drawn, driver=driver)
 
 
 @st.composite
-def rescheduled(draw: st.DrawFn, base: Scenario, *, driver: str) -> Scenario:
+def rescheduled(draw: st.DrawFn, base: Scenario, *, driver: str) -> ValidatedScenario:
     """Draw ``base`` with a random schedule that is valid in a fault file; the title says that it is random."""
     named = {field: f"{said[:180]}, random schedule" for field in ("title", "name") if (said := getattr(base, field))}
     schedule = draw(schedules(base.topology, base.workload, driver))
-    scenario = base.model_copy(update={**named, "schedule": schedule})
     try:
-        fault_file.check(scenario, driver=driver)
-    except fault_file.FaultFileError:
+        return validated(base.model_copy(update={**named, "schedule": schedule}), driver=driver)
+    except FaultFileError:
         reject()  # for example: no publisher of a queue is left, but its availability is demanded
-    return scenario
 
 
-def draw_scenarios(strategy: SearchStrategy[Scenario], *, from_seed: int, count: int) -> Sequence[Scenario]:
+def draw_scenarios(
+    strategy: SearchStrategy[ValidatedScenario], *, from_seed: int, count: int
+) -> Sequence[ValidatedScenario]:
     """Return ``count`` scenarios, the same for the same seed and count, or fewer if there are no more.
 
     Hypothesis only draws. Its shrinker trusts a single run, so a failure in every second run would mislead it. It draws
     the simplest scenario first, for every seed; that one is left out. Then it draws small ones, so the scenarios are
     shuffled: a short session must not play only small ones."""
-    drawn: list[Scenario] = []
+    drawn: list[ValidatedScenario] = []
 
     @seed(from_seed)
     @settings(
@@ -97,7 +98,7 @@ def draw_scenarios(strategy: SearchStrategy[Scenario], *, from_seed: int, count:
         suppress_health_check=list(HealthCheck),
     )
     @given(strategy)
-    def collect(scenario: Scenario) -> None:
+    def collect(scenario: ValidatedScenario) -> None:
         drawn.append(scenario)
 
     collect()

@@ -27,11 +27,12 @@ from rabbitmq_resilience.runner.judging import Result
 from rabbitmq_resilience.scenario import fault_file
 from rabbitmq_resilience.scenario.expectations import Expectation
 from rabbitmq_resilience.scenario.model import Scenario
+from rabbitmq_resilience.scenario.validation import ValidatedScenario
 
 #: The assumed time of an example before any was played.
 USUAL_S = 90.0
 
-Play = Callable[[Scenario, frozenset[Link]], Result]
+Play = Callable[[ValidatedScenario, frozenset[Link]], Result]
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Search:
     _began_s: float = 0.0
     _name: str = ""
 
-    def run(self, scenarios: Iterable[Scenario]) -> FailedSchedule | None:
+    def run(self, scenarios: Iterable[ValidatedScenario]) -> FailedSchedule | None:
         """Play scenarios until one fails or the budget is over; shrink and return the failure, or None."""
         self._began_s = self.clock()
         self._name = f"random-{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{self.from_seed}"
@@ -123,7 +124,7 @@ class Search:
         took = [row["took_s"] for row in self.examples]
         return sum(took) / len(took) if took else USUAL_S
 
-    def _played(self, scenario: Scenario, proxied: frozenset[Link], *, example: bool = True) -> Result:
+    def _played(self, scenario: ValidatedScenario, proxied: frozenset[Link], *, example: bool = True) -> Result:
         began_s = self.clock()
         play = self.play if example or self.try_out is None else self.try_out
         result = play(scenario, proxied)
@@ -142,7 +143,7 @@ class Search:
         self.say(outcome_line(result.document, result.run.path))
         return result
 
-    def _shrink(self, scenario: Scenario, result: Result) -> None:
+    def _shrink(self, scenario: ValidatedScenario, result: Result) -> None:
         """Shrink the scenario and set ``found``.
 
         A candidate shows the same failure if it breaks an invariant that the first run broke, except as a known defect.
@@ -157,7 +158,7 @@ class Search:
             fault_file.save(expecting, file)
             return expecting
 
-        def played(candidate: Scenario) -> Answer:
+        def played(candidate: ValidatedScenario) -> Answer:
             kept(shrinking.smallest)
             left_s = max(0, ends_s - self.clock())
             self.say(f"SHRINK   {_size(candidate)} of {_size(shrinking.smallest)}, {duration_text(left_s)} left")

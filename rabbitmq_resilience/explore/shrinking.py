@@ -18,9 +18,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
-from rabbitmq_resilience.scenario.fault_file import FaultFileError, dump, parse
 from rabbitmq_resilience.scenario.model import Scenario
-from rabbitmq_resilience.scenario.problems import combination_problems
+from rabbitmq_resilience.scenario.validation import FaultFileError, ValidatedScenario, validated
 
 MISS_CHANCE_MAX = 0.05
 #: How often the found schedule is played again before anything is left out, to learn its rate.
@@ -72,15 +71,15 @@ class Shrinking:
     ``rate``: how often failing schedules fail. ``runs``: how many were played. ``complete``: False if time was over
     before all was tried."""
 
-    smallest: Scenario
-    play: Callable[[Scenario], Answer]
+    smallest: ValidatedScenario
+    play: Callable[[ValidatedScenario], Answer]
     time_is_over: Callable[[], bool]
     rate: FailureRate = FailureRate(1, 1)
     runs: int = 0
     complete: bool = True
     _passed: list[frozenset[str]] = field(default_factory=list)
 
-    def shrink(self) -> Scenario:
+    def shrink(self) -> ValidatedScenario:
         """Shrink until all was tried or time is over; return the smallest scenario that failed."""
         try:
             for _ in range(REPLAYS):
@@ -126,14 +125,17 @@ class Shrinking:
             steps[step] = steps[step].model_copy(update={"for_s": for_s})
             shorter = self._fails(_with(self.smallest, steps))
 
-    def _fails(self, candidate: Scenario) -> bool:
+    def _fails(self, changed: Scenario) -> bool:
         """Play the candidate, accept it if it fails, and return whether it failed.
 
         A candidate is not played if it would be refused as a fault file, is the smallest itself, or is a part of a
         schedule that passed or often had no verdict."""
-        steps = frozenset(step.model_dump_json() for step in candidate.schedule)
-        known = any(steps <= passed for passed in self._passed)
-        if known or candidate.schedule == self.smallest.schedule or not _is_valid(candidate):
+        steps = frozenset(step.model_dump_json() for step in changed.schedule)
+        if any(steps <= passed for passed in self._passed) or changed.schedule == self.smallest.schedule:
+            return False
+        try:
+            candidate = validated(changed, driver=self.smallest.driver)
+        except FaultFileError:
             return False
         passes = unknown = 0
         while max(passes, unknown) < self.rate.repeats:
@@ -147,7 +149,7 @@ class Shrinking:
         self._passed.append(steps)
         return False
 
-    def _played(self, candidate: Scenario) -> Answer:
+    def _played(self, candidate: ValidatedScenario) -> Answer:
         if self.time_is_over():
             raise _TimeIsOver
         self.runs += 1
@@ -194,11 +196,3 @@ def _closer(scenario: Scenario, *, gap_s: float) -> Scenario:
         for i, step in enumerate(scenario.schedule)
     ]
     return _with(scenario, steps)
-
-
-def _is_valid(scenario: Scenario) -> bool:
-    try:
-        parse(dump(scenario), driver=None)
-    except FaultFileError:
-        return False
-    return not any(True for _ in combination_problems(scenario))

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from rabbitmq_resilience.runner.judging import Result
     from rabbitmq_resilience.runner.run import RunContext
     from rabbitmq_resilience.scenario.model import Scenario
+    from rabbitmq_resilience.scenario.validation import ValidatedScenario
     from rabbitmq_resilience.sut.drivers import OpenDriver
     from rabbitmq_resilience.sut.pool import ClusterPool
 
@@ -294,6 +295,7 @@ def resilience_play(
     from rabbitmq_resilience.runner.repeats import Repeats, runs
     from rabbitmq_resilience.runner.run import run_scenario
     from rabbitmq_resilience.scenario.notes import noted
+    from rabbitmq_resilience.scenario.validation import validated
 
     config, show = request.config, resilience_show
     pace = sessions.recorded(config).pace_plugin.pace
@@ -303,7 +305,7 @@ def resilience_play(
         return checked(config, show)
     grounds: Environments = request.getfixturevalue("resilience_grounds")
 
-    def once(scenario: Scenario, run: str, ground: Environment) -> Result:
+    def once(scenario: ValidatedScenario, run: str, ground: Environment) -> Result:
         where = "; ".join(filter(None, [ground.description, run, pace.progress(request.node.nodeid)]))
         sessions.plays(config, scenario.title, where)
         turn = side_by_side.turn(config, alone=scenario.takes_the_machine)
@@ -330,7 +332,8 @@ def resilience_play(
         if not scenario.applies_to(ground.opened.broker_version):
             pytest.skip(f"for RabbitMQ {scenario.broker}, this is {ground.opened.broker_version}")
         times = options.value(config, "repeat")
-        repeats = Repeats(scenario, runs(lambda run: once(scenario, run, ground), repeat=times, tries=tries))
+        playable = validated(scenario, driver=ground.testbed.driver)
+        repeats = Repeats(playable, runs(lambda run: once(playable, run, ground), repeat=times, tries=tries))
         for result in repeats.results:
             resilience_judged(result.verdict)
             sessions.paced(config, request.node.nodeid, result)

@@ -12,9 +12,9 @@ from rabbitmq_resilience.plugin.preparing import Checked, fitted, seeded
 from rabbitmq_resilience.plugin.sessions import give_up
 from rabbitmq_resilience.runner.environments import first_home
 from rabbitmq_resilience.runner.judging import Result
-from rabbitmq_resilience.scenario import fault_file
 from rabbitmq_resilience.scenario.model import Scenario
 from rabbitmq_resilience.scenario.notes import noted
+from rabbitmq_resilience.scenario.validation import validated
 from rabbitmq_resilience.sut.broker.versions import lacking
 from rabbitmq_resilience.sut.drivers import IMAGES_AT_HOME
 from rabbitmq_resilience.sut.processes.version_homes import WrongBrokerError, at_home
@@ -40,7 +40,7 @@ def checked(config: pytest.Config, show: Callable[[str], None]) -> Callable[...,
         **_: object,
     ) -> Result:
         scenario, file = fitted(seeded(scenario, config), config), options.folder(config, "cluster")
-        fault_file.check(scenario, driver=driver or options.driver(config))
+        scenario = validated(scenario, driver=driver or options.driver(config))
         if file is not None:
             show(
                 "\n".join(

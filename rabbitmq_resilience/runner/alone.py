@@ -11,6 +11,7 @@ from rabbitmq_resilience.runner.environments import first_home
 from rabbitmq_resilience.runner.judging import Result, judge_run, reopened
 from rabbitmq_resilience.runner.run import RunContext, run_scenario
 from rabbitmq_resilience.scenario.model import Scenario
+from rabbitmq_resilience.scenario.validation import validated
 from rabbitmq_resilience.sut.drivers import DRIVERS, versions_at_home
 from rabbitmq_resilience.sut.pool import ClusterPool
 
@@ -30,6 +31,7 @@ def play_scenario(
     WrongBrokerError if the driver has no such broker. Later errors are raised too, after all faults are healed and all
     processes ended. Then the run directory holds the record so far, with the verdict UNKNOWN.
     """
+    playable = validated(scenario, driver=driver)
     if broker is None and (versions := versions_at_home(driver)):
         broker, _ = first_home([scenario], versions)
     with closing(DRIVERS[driver].open(broker)) as opened, ClusterPool(opened.form) as clusters:
@@ -41,7 +43,7 @@ def play_scenario(
             driver=driver,
             require=opened.require,
         )
-        return run_scenario(scenario, testbed)
+        return run_scenario(playable, testbed)
 
 
 def recheck(directory: Path) -> Result:

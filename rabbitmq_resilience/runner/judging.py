@@ -60,14 +60,15 @@ def reopened(path: Path) -> RunDirectory:
     return run
 
 
-def judge_run(run: RunDirectory) -> Result:
-    """Judge a recorded run and write its verdict.json and report.html.
+def judge_run(run: RunDirectory, scenario: Scenario | None = None) -> Result:
+    """Judge a recorded run and write its verdict.json and report.html. ``scenario``: what its fault.yaml states; None
+    if that is to be read.
 
     First settle the open messages of killed publishers, and keep the metrics that a killed run had scraped. A damaged
     record is UNKNOWN. Raise FaultFileError if the scenario cannot be read. Then an earlier verdict is withdrawn.
     """
     try:
-        scenario = fault_file.load(run.fault_file, driver=None)
+        scenario = scenario or fault_file.load(run.fault_file, driver=None)
     except fault_file.FaultFileError as error:
         _withdraw(run, str(error))
         _show(run)

@@ -33,6 +33,7 @@ from rabbitmq_resilience.runner.round_trip_watch import round_trips_watched
 from rabbitmq_resilience.runner.status_line import StatusLine, status_line
 from rabbitmq_resilience.scenario import fault_file
 from rabbitmq_resilience.scenario.model import Scenario
+from rabbitmq_resilience.scenario.validation import ValidatedScenario
 from rabbitmq_resilience.sut.broker.management import ApiError, ApiUnreachable
 from rabbitmq_resilience.sut.observer import Observer
 from rabbitmq_resilience.sut.protocol import Cluster, Scraping
@@ -85,21 +86,20 @@ class RunContext:
     judged: Callable[[Result], None] = lambda _: None
 
 
-def run_scenario(scenario: Scenario, testbed: RunContext, *, proxied: frozenset[Link] | None = None) -> Result:
+def run_scenario(scenario: ValidatedScenario, testbed: RunContext, *, proxied: frozenset[Link] | None = None) -> Result:
     """Play ``scenario`` and judge its record.
 
     ``proxied`` are the links that carry a proxy, by default those that the schedule touches. Before anything is
-    started, raise FaultFileError if the scenario is wrong, and ToolMissingError if something is missing that its faults
-    need, or Prometheus if it asks for metrics. If a later error is raised, all faults are healed and all processes
-    ended, and the run directory holds the record so far with an UNKNOWN verdict. If the load cannot begin, a result is
-    returned.
+    started, raise ValueError if the scenario was validated for another driver, and ToolMissingError if something is
+    missing that it needs. If a later error is raised, all faults are healed and all processes ended, and the run
+    directory holds the record so far with an UNKNOWN verdict. If the load cannot begin, a result is returned.
     """
-    fault_file.check(scenario, driver=testbed.driver)
+    scenario.require_driver(testbed.driver)
     testbed.require(scenario.needs | scenario.acts)  # reports missing tools before the start
     if scenario.metrics:
         testbed.find_prometheus()
     run = RunDirectory.create(testbed.runs_root, scenario.title)
-    fault_file.save(scenario, run.fault_file)
+    recorded = fault_file.save(scenario, run.fault_file)
     try:
         with EventLog(run.events_file) as events:
             try:
@@ -108,12 +108,12 @@ def run_scenario(scenario: Scenario, testbed: RunContext, *, proxied: frozenset[
                 events.record("note", detail=f"{ENDED_EARLY}: {type(error).__name__}: {error}")
                 raise
     except LoadNotBegunError:
-        return _judged(run, testbed)  # the record says how far the load came; there is nothing more to judge
+        return _judged(run, recorded, testbed)  # the record says how far the load came; there is nothing more to judge
     except BaseException as error:
-        _judged(run, testbed)
+        _judged(run, recorded, testbed)
         error.add_note(f"The run ended {_ended_in(run)}. Its record: {run.report}")
         raise
-    return _judged(run, testbed)
+    return _judged(run, recorded, testbed)
 
 
 def _ended_in(run: RunDirectory) -> str:
@@ -122,9 +122,9 @@ def _ended_in(run: RunDirectory) -> str:
     return f"in the phase {phases[-1]}" if phases else "before the load began"
 
 
-def _judged(run: RunDirectory, testbed: RunContext) -> Result:
+def _judged(run: RunDirectory, scenario: Scenario, testbed: RunContext) -> Result:
     seal(run.path)
-    result = judge_run(run)
+    result = judge_run(run, scenario)
     write_index(testbed.runs_root)
     testbed.judged(result)
     return result

@@ -8,7 +8,7 @@ from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, PlainSerializer, create_model, model_validator
+from pydantic import BeforeValidator, Field, PlainSerializer, ValidationInfo, create_model, model_validator
 
 from rabbitmq_resilience.checkers.checker_catalogue import INVARIANTS
 from rabbitmq_resilience.checkers.verdict import InvariantSpec
@@ -57,12 +57,14 @@ else:
     )
 
 
-def _named_topology(value: Any) -> Any:
-    """Return the topology for its name in the catalogue, or the value itself if it is a mapping. (A fault file may also
-    give the path of the topology's file: ``scenario.fault_file`` knows the folder.)"""
+def _named_topology(value: Any, info: ValidationInfo) -> Any:
+    """Return the topology for its name in the catalogue, or for the path of its file, relative to the ``folder`` of the
+    validation's context. Return the value itself if it is a mapping."""
     if not isinstance(value, str):
         return value
     try:
+        if value.endswith((".yaml", ".yml")):
+            return topology_catalogue.read(((info.context or {}).get("folder", Path.cwd()) / value).resolve())
         return topology_catalogue.load(value)
     except (topology_catalogue.UnknownTopologyError, topology_catalogue.BadTopologyError) as error:
         raise ValueError(str(error)) from error
@@ -161,10 +163,10 @@ class Scenario(Spec):
     def applies_to(self, broker_version: str) -> bool:
         return is_within(broker_version, self.broker)
 
-    def with_topology(self, **changes: Any) -> Self:
+    def with_topology(self, **changes: Any) -> Scenario:
         return self.on(self.topology.model_copy(update=changes))
 
-    def on(self, topology: Topology) -> Self:
+    def on(self, topology: Topology) -> Scenario:
         """Return the scenario on another topology. Steps with ``for_ticks`` last for as many ticks of the new
         topology."""
         schedule = in_ticks(self.schedule, topology.net_ticktime_s)

@@ -15,10 +15,11 @@ from rabbitmq_resilience.model import topology_catalogue
 from rabbitmq_resilience.nemesis.disconnect import Disconnect
 from rabbitmq_resilience.nemesis.flapping import Flapping
 from rabbitmq_resilience.nemesis.partition import Partition
-from rabbitmq_resilience.runner.run import RunContext, run_scenario
+from rabbitmq_resilience.runner.run import RunContext
 from rabbitmq_resilience.scenario.model import Invariants, Phases, Scenario
 from rabbitmq_resilience.sut.pool import ClusterPool
 from rabbitmq_resilience.workload.workload_model import Workload
+from tests.run_scenarios import run_validated
 
 pytestmark = pytest.mark.brokers
 
@@ -52,7 +53,7 @@ def test_clients_are_cut_from_their_brokers(tmp_path: Path) -> None:
         invariants=Invariants.model_validate({"no_loss": {}, "order": {}, "recovery": {"within_s": 60}}),
     )
     with ClusterPool() as pool:
-        result = run_scenario(scenario, RunContext(pool, tmp_path, io.StringIO()))
+        result = run_validated(scenario, RunContext(pool, tmp_path, io.StringIO()))
         assert pool.acquire(scenario.topology, scenario.touched_links).links.clean
 
     proofs = defaultdict(list)

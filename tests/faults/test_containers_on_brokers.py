@@ -24,7 +24,7 @@ from rabbitmq_resilience.nemesis.stop import Stop
 from rabbitmq_resilience.nemesis.stress import Stress
 from rabbitmq_resilience.nemesis.upgrade import Upgrade
 from rabbitmq_resilience.runner.judging import Result
-from rabbitmq_resilience.runner.run import RunContext, run_scenario
+from rabbitmq_resilience.runner.run import RunContext
 from rabbitmq_resilience.scenario.known_defects import known_hangs
 from rabbitmq_resilience.scenario.model import Invariants, Phases, Scenario
 from rabbitmq_resilience.sut.containers.engine_client import find_broker_image
@@ -32,6 +32,7 @@ from rabbitmq_resilience.sut.drivers import DRIVERS, OpenDriver
 from rabbitmq_resilience.sut.pool import ClusterPool
 from rabbitmq_resilience.workload.workload_model import Workload
 from tests.needs import skipped_without
+from tests.run_scenarios import run_validated
 
 pytestmark = pytest.mark.engine
 
@@ -63,7 +64,7 @@ def played(docker: OpenDriver, runs: Path, *schedule: AnyFault) -> Result:
     with skipped_without():
         docker.require(scenario.needs)
     with ClusterPool(docker.form) as pool:
-        return run_scenario(scenario, RunContext(pool, runs, io.StringIO(), driver="docker", require=docker.require))
+        return run_validated(scenario, RunContext(pool, runs, io.StringIO(), driver="docker", require=docker.require))
 
 
 def details(result: Result, state: str) -> list[str]:

@@ -15,11 +15,12 @@ from rabbitmq_resilience.nemesis.latency import Latency
 from rabbitmq_resilience.nemesis.partition import Partition
 from rabbitmq_resilience.nemesis.pause import Pause
 from rabbitmq_resilience.nemesis.stop import Stop
-from rabbitmq_resilience.runner.run import RunContext, run_scenario
+from rabbitmq_resilience.runner.run import RunContext
 from rabbitmq_resilience.scenario.known_defects import known_hangs
 from rabbitmq_resilience.scenario.model import Invariants, Phases, Scenario
 from rabbitmq_resilience.sut.pool import ClusterPool
 from rabbitmq_resilience.workload.workload_model import Workload
+from tests.run_scenarios import run_validated
 
 pytestmark = pytest.mark.core
 
@@ -50,7 +51,7 @@ def test_overlapping_faults_are_proven_and_healed(tmp_path: Path) -> None:
         expect=known_hangs(workload, demanded=list(demanded)),  # a node that comes back on 3.10 may hang, and says so
     )
     with ClusterPool() as pool:
-        result = run_scenario(scenario, RunContext(pool, tmp_path, io.StringIO()))
+        result = run_validated(scenario, RunContext(pool, tmp_path, io.StringIO()))
         assert pool.acquire(scenario.topology, scenario.touched_links).links.clean
 
     states = defaultdict(list)

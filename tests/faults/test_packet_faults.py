@@ -12,12 +12,13 @@ import pytest
 
 from rabbitmq_resilience.model.links import Link
 from rabbitmq_resilience.nemesis.packet_faults import PacketCounts, PacketStep
-from rabbitmq_resilience.runner.run import RunContext, run_scenario
+from rabbitmq_resilience.runner.run import RunContext
 from rabbitmq_resilience.scenario import fault_file
 from rabbitmq_resilience.sut.pool import ClusterPool
 from rabbitmq_resilience.tools.distributions import ToolMissingError
 from tests.faults.written_steps import parsed, refused
 from tests.messages import Messages
+from tests.run_scenarios import run_validated
 
 LOSS = {"at_s": 2, "for_s": 9, "fault": "packet_loss", "links": "zone:a -> zone:b", "percent": 20}
 LIMIT = {"at_s": 2, "for_s": 9, "fault": "limit", "node": "a1", "cpus": 0.2}
@@ -162,7 +163,7 @@ def test_what_is_missing_is_told_before_anything_is_started(tmp_path: Path) -> N
 
     testbed = RunContext(ClusterPool(), tmp_path, io.StringIO(), driver="docker", require=require)
     with pytest.raises(ToolMissingError, match="pumba"):
-        run_scenario(parsed_on_five(LOSS), testbed)
+        run_validated(parsed_on_five(LOSS), testbed)
 
     assert asked == [{"pumba", "act lose_packets"}]
     assert list(tmp_path.iterdir()) == []

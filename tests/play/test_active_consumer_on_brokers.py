@@ -13,10 +13,11 @@ from rabbitmq_resilience.checkers.verdict import Verdict
 from rabbitmq_resilience.model import topology_catalogue
 from rabbitmq_resilience.nemesis.kill_client import KillClient
 from rabbitmq_resilience.runner.judging import Result
-from rabbitmq_resilience.runner.run import RunContext, run_scenario
+from rabbitmq_resilience.runner.run import RunContext
 from rabbitmq_resilience.scenario.model import Invariants, Phases, Scenario
 from rabbitmq_resilience.sut.pool import ClusterPool
 from rabbitmq_resilience.workload.workload_model import Workload
+from tests.run_scenarios import run_validated
 
 pytestmark = pytest.mark.plays
 
@@ -37,7 +38,7 @@ def played(pool: ClusterPool, tmp_path: Path, workload: Workload, *kills: KillCl
         schedule=kills,
         invariants=Invariants.model_validate(demanded),
     )
-    return run_scenario(scenario, RunContext(pool, tmp_path, io.StringIO()))
+    return run_validated(scenario, RunContext(pool, tmp_path, io.StringIO()))
 
 
 def test_another_consumer_takes_over_from_the_active_one(pool: ClusterPool, tmp_path: Path) -> None:

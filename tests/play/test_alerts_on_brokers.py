@@ -8,8 +8,9 @@ import pytest
 
 from rabbitmq_resilience.checkers.verdict import Verdict
 from rabbitmq_resilience.runner.judging import judge_run
-from rabbitmq_resilience.runner.run import RunContext, run_scenario
+from rabbitmq_resilience.runner.run import RunContext
 from rabbitmq_resilience.scenario import fault_file
+from tests.run_scenarios import run_validated
 
 pytestmark = [pytest.mark.plays, pytest.mark.usefixtures("measurable")]
 
@@ -41,7 +42,7 @@ def test_what_fires_is_kept_and_judged_again(
 ) -> None:
     rules = tmp_path / "alerts.yml"
     rules.write_text(RULES, encoding="utf-8")
-    result = run_scenario(fault_file.parse(SCENARIO, folder=tmp_path), own_testbed)
+    result = run_validated(fault_file.parse(SCENARIO, folder=tmp_path), own_testbed)
     finding = result.document["invariants"]["alerts"]
     assert result.verdict is Verdict.VALID, finding
     assert finding["numbers"]["alerts_fired"] == 1

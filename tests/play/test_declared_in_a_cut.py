@@ -12,10 +12,11 @@ from rabbitmq_resilience.model import topology_catalogue
 from rabbitmq_resilience.model.topology import PartitionHandling
 from rabbitmq_resilience.nemesis.partition import Partition
 from rabbitmq_resilience.runner.judging import Result
-from rabbitmq_resilience.runner.run import RunContext, run_scenario
+from rabbitmq_resilience.runner.run import RunContext
 from rabbitmq_resilience.scenario.known_defects import DECIDES_TOO_SOON
 from rabbitmq_resilience.scenario.model import Invariants, Phases, Scenario
 from rabbitmq_resilience.workload.workload_model import Workload
+from tests.run_scenarios import run_validated
 
 pytestmark = pytest.mark.plays
 
@@ -36,7 +37,7 @@ def played(testbed: RunContext, queue_type: Any, mode: PartitionHandling) -> tup
         invariants=Invariants.model_validate({"metadata": {}}),
         expect=(DECIDES_ANEW,) if mode == "autoheal" else (),
     )
-    result = run_scenario(scenario, testbed)
+    result = run_validated(scenario, testbed)
     numbers: dict[str, Any] = result.document["invariants"]["metadata"]["numbers"]
     return result, numbers
 

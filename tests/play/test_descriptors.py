@@ -16,12 +16,13 @@ from rabbitmq_resilience.nemesis.flapping import Flapping
 from rabbitmq_resilience.nemesis.kill import Kill
 from rabbitmq_resilience.nemesis.latency import Latency
 from rabbitmq_resilience.nemesis.partition import Partition
-from rabbitmq_resilience.runner.run import RunContext, run_scenario
+from rabbitmq_resilience.runner.run import RunContext
 from rabbitmq_resilience.scenario.model import Invariants, Phases, Scenario
 from rabbitmq_resilience.sut.drivers import DRIVERS
 from rabbitmq_resilience.sut.pool import ClusterPool
 from rabbitmq_resilience.workload.workload_model import Workload
 from tests.needs import skipped_without
+from tests.run_scenarios import run_validated
 
 pytestmark = pytest.mark.plays
 
@@ -70,7 +71,7 @@ def test_scenario_after_scenario_holds_as_much_open(name: str, tmp_path: Path, m
     with closing(driver), ClusterPool(driver.form) as pool:
         before = held()
         for _ in range(TIMES):
-            run_scenario(scenario, RunContext(pool, tmp_path, io.StringIO(), driver=name, require=driver.require))
+            run_validated(scenario, RunContext(pool, tmp_path, io.StringIO(), driver=name, require=driver.require))
             cluster = pool.acquire(THREE, scenario.touched_links)
             seen.append(held_beside_pools({cluster.management_port(node) for node in THREE.node_names}))
         pool.close()

@@ -16,12 +16,13 @@ from rabbitmq_resilience.nemesis.kill import Kill
 from rabbitmq_resilience.nemesis.kill_client import KillClient
 from rabbitmq_resilience.nemesis.partition import Partition
 from rabbitmq_resilience.runner.judging import Result, judge_run
-from rabbitmq_resilience.runner.run import RunContext, run_scenario
+from rabbitmq_resilience.runner.run import RunContext
 from rabbitmq_resilience.scenario.model import Invariants, Phases, Scenario
 from rabbitmq_resilience.workload.queue_settings import Mirroring
 from rabbitmq_resilience.workload.services import ProcessingStep
 from rabbitmq_resilience.workload.worker import Worker
 from rabbitmq_resilience.workload.workload_model import Workload
+from tests.run_scenarios import run_validated
 
 pytestmark = pytest.mark.core
 
@@ -75,7 +76,7 @@ def test_unsynchronised_mirror_is_promoted(own_testbed: RunContext) -> None:
         prefetch=1,
         ack_every=1,
     )
-    result = run_scenario(
+    result = run_validated(
         scenario(
             "An unsynchronised mirror is promoted",
             workload,
@@ -106,7 +107,7 @@ def test_consumer_with_automatic_acks_is_killed(own_testbed: RunContext, monkeyp
 
     monkeypatch.setattr(Worker, "kill", stands_still_and_dies)
     workload = Workload(queue_type="quorum", rate_per_s=2000, in_flight=500, acks="automatic")
-    result = run_scenario(
+    result = run_validated(
         scenario(
             "A consumer with automatic acks is killed", workload, KillClient(at_s=2, for_s=2, client="consumer:0")
         ),
@@ -123,7 +124,7 @@ def test_consumer_with_automatic_acks_is_killed(own_testbed: RunContext, monkeyp
 def test_consumer_with_manual_acks_is_killed(own_testbed: RunContext) -> None:
     """The same in the safe way loses nothing: it is the acks that the other run was INVALID for."""
     workload = Workload(queue_type="quorum", rate_per_s=2000, in_flight=500)
-    result = run_scenario(
+    result = run_validated(
         scenario("A consumer with manual acks is killed", workload, KillClient(at_s=2, for_s=2, client="consumer:0")),
         own_testbed,
     )
@@ -135,7 +136,7 @@ def test_cut_on_a_link_that_carries_no_proxy(own_testbed: RunContext) -> None:
     """Nothing was cut, so whatever the history looks like, it tells nothing."""
     workload = Workload(rate_per_s=300)
     cut = Partition(at_s=1, for_s=3, between=("zone:c", "rest"))
-    result = run_scenario(
+    result = run_validated(
         scenario("A cut whose links carry no proxy", workload, cut, order={}), own_testbed, proxied=frozenset()
     )
     assert result.verdict is Verdict.UNKNOWN

@@ -22,7 +22,7 @@ from rabbitmq_resilience.model.node_options import NodeOptions
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.runner import run as playing
 from rabbitmq_resilience.runner.judging import Result
-from rabbitmq_resilience.runner.run import RunContext, run_scenario
+from rabbitmq_resilience.runner.run import RunContext
 from rabbitmq_resilience.scenario.model import Invariants, Phases, Scenario
 from rabbitmq_resilience.sut.machine.port_claims import LOOPBACK
 from rabbitmq_resilience.sut.pool import ClusterPool
@@ -31,6 +31,7 @@ from rabbitmq_resilience.workload.queue_settings import QueueLimits
 from rabbitmq_resilience.workload.running_workload import RunningWorkload
 from rabbitmq_resilience.workload.workload_model import Workload
 from tests.play.lying_broker import LIES
+from tests.run_scenarios import run_validated
 
 pytestmark = pytest.mark.plays
 
@@ -114,7 +115,7 @@ def lied_to(
             invariants=Invariants.model_validate({"no_loss": {}, "order": {}}),
         )
         with lying(pool.acquire(TOPOLOGY), lie, *when, "--told", str(told)) as cluster:
-            result = run_scenario(scenario, replace(own_testbed, clusters=cluster))
+            result = run_validated(scenario, replace(own_testbed, clusters=cluster))
         return result, [json.loads(line) for line in told.read_text().splitlines()]
 
     return played

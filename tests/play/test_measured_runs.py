@@ -11,9 +11,10 @@ from rabbitmq_resilience.history.metrics import METRICS, SERIES
 from rabbitmq_resilience.model import topology_catalogue
 from rabbitmq_resilience.nemesis.kill import Kill
 from rabbitmq_resilience.runner.judging import judge_run
-from rabbitmq_resilience.runner.run import RunContext, run_scenario
+from rabbitmq_resilience.runner.run import RunContext
 from rabbitmq_resilience.scenario.model import Invariants, Phases, Scenario
 from rabbitmq_resilience.workload.workload_model import Workload
+from tests.run_scenarios import run_validated
 
 pytestmark = [pytest.mark.core, pytest.mark.usefixtures("measurable")]
 
@@ -36,7 +37,7 @@ def test_what_brokers_say_is_kept_and_judged_again_without_a_server(
         ),
         metrics=True,
     )
-    result = run_scenario(scenario, own_testbed)
+    result = run_validated(scenario, own_testbed)
     table = result.run.metrics()
 
     assert table.schema.equals(SERIES)

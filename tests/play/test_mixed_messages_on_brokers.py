@@ -11,11 +11,12 @@ import pytest
 from rabbitmq_resilience.checkers.verdict import Verdict
 from rabbitmq_resilience.history.draws import Priorities
 from rabbitmq_resilience.model import topology_catalogue
-from rabbitmq_resilience.runner.run import RunContext, run_scenario
+from rabbitmq_resilience.runner.run import RunContext
 from rabbitmq_resilience.scenario.model import Invariants, Phases, Scenario
 from rabbitmq_resilience.sut.pool import ClusterPool
 from rabbitmq_resilience.workload.mix import MESSAGE_BYTES_MAX, Mix
 from rabbitmq_resilience.workload.workload_model import Workload
+from tests.run_scenarios import run_validated
 
 pytestmark = pytest.mark.plays
 
@@ -47,7 +48,7 @@ def test_higher_ones_overtake_and_their_equals_do_not(tmp_path: Path) -> None:
         invariants=Invariants.model_validate({"no_loss": {}, "order": {}}),
     )
     with ClusterPool() as pool:
-        result = run_scenario(scenario, RunContext(pool, tmp_path, io.StringIO()))
+        result = run_validated(scenario, RunContext(pool, tmp_path, io.StringIO()))
     assert result.verdict is Verdict.VALID, result.story()
     received = pa.Table.from_batches(result.run.deliveries())
     sequences = received.column("sequence").to_numpy()

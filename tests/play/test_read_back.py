@@ -11,10 +11,11 @@ from rabbitmq_resilience.nemesis.conditions import AfterStep, When
 from rabbitmq_resilience.nemesis.kill import Kill
 from rabbitmq_resilience.nemesis.partition import Partition
 from rabbitmq_resilience.nemesis.pause import Pause
-from rabbitmq_resilience.runner.run import RunContext, run_scenario
+from rabbitmq_resilience.runner.run import RunContext
 from rabbitmq_resilience.scenario import fault_file
 from rabbitmq_resilience.scenario.model import Invariants, Phases, Scenario
 from rabbitmq_resilience.workload.workload_model import Workload
+from tests.run_scenarios import run_validated
 
 pytestmark = pytest.mark.plays
 
@@ -34,7 +35,7 @@ def test_a_cut_a_kill_and_a_freeze_are_told_apart(own_testbed: RunContext) -> No
         ),
         invariants=Invariants.model_validate({"no_loss": {}}),
     )
-    run = run_scenario(played, own_testbed).run
+    run = run_validated(played, own_testbed).run
     made = fault_file.parse(draft(evidence_of([run.logs], net_ticktime_s=topology.net_ticktime_s)))
     where = [(step.fault, getattr(step, "between", getattr(step, "node", None))) for step in made.schedule]
     assert where == [("partition", ("c1", "rest")), ("pause", "a1"), ("kill", "b1")]

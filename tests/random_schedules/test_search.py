@@ -18,14 +18,16 @@ from rabbitmq_resilience.nemesis.kill import Kill
 from rabbitmq_resilience.runner.judging import Result
 from rabbitmq_resilience.scenario import fault_file
 from rabbitmq_resilience.scenario.model import Invariants, Scenario
+from rabbitmq_resilience.scenario.validation import validated
 from tests.messages import Messages
 
-SCENARIO = Scenario(
+MADE = Scenario(
     title="Made up",
     topology=topology_catalogue.load("three_nodes_three_zones"),
     schedule=tuple(Kill(at_s=10 * i, for_s=4, node="abc"[i % 3] + "1") for i in range(6)),
     invariants=Invariants.model_validate({"no_loss": {}}),
 )
+SCENARIO = validated(MADE, driver="local")
 
 #: Runs are named by their moment.
 RUNS = {r"TMP/\S+": "TMP/RUN"}

@@ -15,18 +15,18 @@ from rabbitmq_resilience.nemesis.conditions import AfterStep, When
 from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
 from rabbitmq_resilience.nemesis.kill import Kill
 from rabbitmq_resilience.scenario.model import Invariants, Scenario
+from rabbitmq_resilience.scenario.validation import ValidatedScenario, validated
 
 THREE = topology_catalogue.load("three_nodes_three_zones")
 NODES = ("a1", "b1", "c1")
 
 
-def scenario(*steps: AnyFault) -> Scenario:
-    return Scenario(
-        title="Made up", topology=THREE, schedule=steps, invariants=Invariants.model_validate({"no_loss": {}})
-    )
+def scenario(*steps: AnyFault) -> ValidatedScenario:
+    demanded = Invariants.model_validate({"no_loss": {}})
+    return validated(Scenario(title="Made up", topology=THREE, schedule=steps, invariants=demanded), driver="local")
 
 
-def kills(*for_s: float) -> Scenario:
+def kills(*for_s: float) -> ValidatedScenario:
     """One after another, 10 s apart from begin to begin."""
     return scenario(*(Kill(at_s=5 + 10 * i, for_s=lasting_s, node=NODES[i % 3]) for i, lasting_s in enumerate(for_s)))
 

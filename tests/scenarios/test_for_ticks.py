@@ -9,6 +9,7 @@ import pytest
 from rabbitmq_resilience.scenario import fault_file
 from rabbitmq_resilience.scenario.model import Scenario
 from rabbitmq_resilience.scenario.notes import noted, notes
+from rabbitmq_resilience.scenario.validation import validated
 from rabbitmq_resilience.tools.locations import content
 from tests.messages import Messages
 
@@ -34,7 +35,7 @@ def test_it_lasts_for_as_many_ticks_of_its_cluster(tick_s: int, for_s: float) ->
     scenario = read("for_ticks: 4", tick_s=tick_s)
     assert scenario.schedule[0].for_s == for_s
     assert fault_file.parse(fault_file.dump(scenario)) == scenario
-    fault_file.check(scenario, driver="local")
+    validated(scenario, driver="local")
 
 
 def test_on_another_cluster_it_lasts_for_as_many_of_that_one() -> None:

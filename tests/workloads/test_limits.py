@@ -13,6 +13,7 @@ from rabbitmq_resilience.model import topology_catalogue
 from rabbitmq_resilience.nemesis.kill_balancer import KillBalancer
 from rabbitmq_resilience.scenario import fault_file
 from rabbitmq_resilience.scenario.model import Invariants, Scenario
+from rabbitmq_resilience.scenario.validation import validated
 from rabbitmq_resilience.workload import limits
 from rabbitmq_resilience.workload.limits import OTHERS, Limits
 from rabbitmq_resilience.workload.load import IDLE_TOGETHER, Load
@@ -107,7 +108,7 @@ def test_a_scenario_is_refused_where_the_other_balancers_cannot_take_all(
             invariants=Invariants.model_validate({"no_loss": {}}),
             schedule=tuple(KillBalancer(at_s=1, for_s=3, balancer=name) for name in balancers),
         )
-        fault_file.check(scenario, driver="local")
+        validated(scenario, driver="local")
 
     check()
     check("all")
@@ -144,9 +145,9 @@ def test_a_scenario_is_refused_with_the_limit(monkeypatch: pytest.MonkeyPatch, m
         invariants=Invariants.model_validate({"no_loss": {}}),
     )
     monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 1024))
-    fault_file.check(scenario, driver=None)  # it was played already, wherever that was
+    validated(scenario, driver=None)  # it was played already, wherever that was
     with message.of(fault_file.FaultFileError) as refused:
-        fault_file.check(scenario, driver="local")
+        validated(scenario, driver="local")
     assert "idle_connections" in str(refused.value)
 
 

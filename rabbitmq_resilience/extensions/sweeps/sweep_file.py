@@ -36,9 +36,8 @@ from rabbitmq_resilience.model.yaml_files import (
     type_problems,
 )
 from rabbitmq_resilience.scenario import fault_file
-from rabbitmq_resilience.scenario.fault_file import FaultFileError
-from rabbitmq_resilience.scenario.model import Scenario
 from rabbitmq_resilience.scenario.named_files import with_digests
+from rabbitmq_resilience.scenario.validation import KIND, FaultFileError, ValidatedScenario
 from rabbitmq_resilience.sut.drivers import FORMING
 
 TITLE_CHARACTERS_MAX = 200
@@ -148,7 +147,7 @@ class _Bases:
         if stated not in self._read:
             named = (self._path.parent / stated).resolve()
             try:
-                found = parsed(read_text(named, fault_file.KIND), fault_file.KIND)
+                found = parsed(read_text(named, KIND), KIND)
             except ProblemError as error:
                 raise ProblemError(Problem(at, self._lines.of(at), f"{named}: {error.problem}")) from None
             self._read[stated] = _Base(found, None, named.parent, str(named))
@@ -192,7 +191,7 @@ def _axis_problems(spec: SweepSpec, driver: str | None) -> Iterator[tuple[Locati
         stated |= dict.fromkeys(mine, number)
 
 
-def _scenario(spec: SweepSpec, base: _Base, choice: Choice, lines: Lines, driver: str | None) -> Scenario:
+def _scenario(spec: SweepSpec, base: _Base, choice: Choice, lines: Lines, driver: str | None) -> ValidatedScenario:
     """Make the scenario of a cell.
 
     Raise FaultFileError; its problems have lines and fields of the sweep file if their cause is there."""
@@ -221,7 +220,7 @@ def _of_scenario(spec: SweepSpec, choice: Choice) -> dict[str, Any]:
     return changes
 
 
-def _stated(plain: dict[str, Any], title: str, base: _Base, driver: str | None) -> Scenario:
+def _stated(plain: dict[str, Any], title: str, base: _Base, driver: str | None) -> ValidatedScenario:
     document = Document({**plain, "title": title[:TITLE_CHARACTERS_MAX]}, base.document.lines)
     return fault_file.stated(document, source=base.source, folder=base.folder, driver=driver)
 

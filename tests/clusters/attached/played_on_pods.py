@@ -16,11 +16,12 @@ from rabbitmq_resilience.extensions.attached.journal import Journal, journal_fil
 from rabbitmq_resilience.extensions.attached.on_clusters import fitted
 from rabbitmq_resilience.history.events import FaultEvent
 from rabbitmq_resilience.runner.judging import Result
-from rabbitmq_resilience.runner.run import RunContext, run_scenario
+from rabbitmq_resilience.runner.run import RunContext
 from rabbitmq_resilience.scenario.model import Invariants, Phases, Scenario
 from rabbitmq_resilience.sut.pool import ClusterPool
 from rabbitmq_resilience.tools.waiting import wait_until
 from rabbitmq_resilience.workload.workload_model import Workload
+from tests.run_scenarios import run_validated
 
 PROVEN = ["injecting", "injected", "proven", "healing", "healed", "heal_proven"]
 
@@ -45,7 +46,7 @@ def played(file: Path, folder: Path, schedule: list[dict[str, Any]]) -> Result:
         file,
     )
     with closing(Attachment(load(file))) as attachment, ClusterPool(attachment.form, keeps=False) as pool:
-        result = run_scenario(scenario, RunContext(pool, folder, io.StringIO(), driver="attached"))
+        result = run_validated(scenario, RunContext(pool, folder, io.StringIO(), driver="attached"))
         pool.close()
         assert attachment.others_changed() == []
     assert Journal(journal_file(load(file).stated.cluster)).unhealed() == []

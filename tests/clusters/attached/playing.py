@@ -15,10 +15,11 @@ from rabbitmq_resilience.extensions.attached.journal import Journal, journal_fil
 from rabbitmq_resilience.extensions.attached.on_clusters import fitted
 from rabbitmq_resilience.history.events import FaultEvent
 from rabbitmq_resilience.runner.judging import Result
-from rabbitmq_resilience.runner.run import RunContext, run_scenario
+from rabbitmq_resilience.runner.run import RunContext
 from rabbitmq_resilience.scenario.model import Invariants, Phases, Scenario
 from rabbitmq_resilience.sut.pool import ClusterPool
 from rabbitmq_resilience.workload.workload_model import Workload
+from tests.run_scenarios import run_validated
 
 PROVEN = ["injecting", "injected", "proven", "healing", "healed", "heal_proven"]
 #: Nobody measures how fast a machine is on which much else runs.
@@ -46,7 +47,7 @@ def played(
     )
     with closing(Attachment(load(file))) as attachment, ClusterPool(attachment.form, keeps=False) as pool:
         testbed = RunContext(pool, folder, io.StringIO(), driver="attached", require=attachment.require)
-        result = run_scenario(scenario, testbed)
+        result = run_validated(scenario, testbed)
         pool.close()
         assert attachment.others_changed() == []
     return result

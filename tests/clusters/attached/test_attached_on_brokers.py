@@ -14,11 +14,12 @@ from rabbitmq_resilience.extensions.attached.cluster_file import load
 from rabbitmq_resilience.extensions.attached.on_clusters import fitted
 from rabbitmq_resilience.model import topology_catalogue
 from rabbitmq_resilience.model.errors import WrongClusterError
-from rabbitmq_resilience.runner.run import RunContext, run_scenario
+from rabbitmq_resilience.runner.run import RunContext
 from rabbitmq_resilience.scenario import fault_file
 from rabbitmq_resilience.sut.pool import ClusterPool
 from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
 from tests.clusters.attached.processes import TOPOLOGY, written
+from tests.run_scenarios import run_validated
 
 pytestmark = pytest.mark.core
 
@@ -51,7 +52,7 @@ def played(file: Path, folder: Path) -> str:
     scenario = fitted(fault_file.parse(SCENARIO, driver="attached"), file)
     with closing(Attachment(load(file))) as attachment:
         with ClusterPool(attachment.form, keeps=False) as pool:
-            result = run_scenario(scenario, RunContext(pool, folder / "runs", io.StringIO(), driver="attached"))
+            result = run_validated(scenario, RunContext(pool, folder / "runs", io.StringIO(), driver="attached"))
         assert attachment.others_changed() == []
     assert result.document["driver"] == "attached"
     assert [path for path in folder.rglob("runs/**/*") if path.is_file() and b"of mine" in path.read_bytes()] == []
@@ -85,7 +86,7 @@ def test_a_virtual_host_that_was_given_stays_and_is_left_empty(cluster: LocalClu
 def played_in_given(file: Path, folder: Path) -> str:
     scenario = fitted(fault_file.parse(SCENARIO, driver="attached"), file)
     with closing(Attachment(load(file))) as attachment, ClusterPool(attachment.form, keeps=False) as pool:
-        return str(run_scenario(scenario, RunContext(pool, folder / "runs", io.StringIO(), driver="attached")).verdict)
+        return str(run_validated(scenario, RunContext(pool, folder / "runs", io.StringIO(), driver="attached")).verdict)
 
 
 @pytest.mark.attached

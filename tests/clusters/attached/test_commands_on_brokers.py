@@ -23,7 +23,7 @@ from rabbitmq_resilience.extensions.attached.machine import MachineError
 from rabbitmq_resilience.extensions.attached.on_clusters import check, fitted
 from rabbitmq_resilience.history.events import FaultEvent
 from rabbitmq_resilience.model.errors import ClusterError
-from rabbitmq_resilience.runner.run import RunContext, run_scenario
+from rabbitmq_resilience.runner.run import RunContext
 from rabbitmq_resilience.scenario import fault_file
 from rabbitmq_resilience.scenario.fault_file import FaultFileError
 from rabbitmq_resilience.scenario.model import Scenario
@@ -32,6 +32,7 @@ from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
 from rabbitmq_resilience.tools.locations import IMPORTED_FROM
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.clusters.attached.processes import TOPOLOGY, written
+from tests.run_scenarios import run_validated
 from tests.whole import assert_valid, await_whole
 
 pytestmark = pytest.mark.attached
@@ -160,7 +161,7 @@ def test_brokers_are_killed_suspended_and_cut_off(
 
 def assert_proven(scenario: Scenario, cluster: LocalCluster, file: Path, known: Path) -> None:
     with closing(Attachment(load(file))) as attachment, ClusterPool(attachment.form, keeps=False) as pool:
-        result = run_scenario(scenario, RunContext(pool, known / "runs", io.StringIO(), driver="attached"))
+        result = run_validated(scenario, RunContext(pool, known / "runs", io.StringIO(), driver="attached"))
         assert attachment.others_changed() == []
     states = defaultdict(list)
     for event in result.run.events():

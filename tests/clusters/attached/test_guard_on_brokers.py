@@ -21,13 +21,14 @@ from rabbitmq_resilience.extensions.attached.guard import AbortedError, Guard
 from rabbitmq_resilience.extensions.attached.on_clusters import fitted
 from rabbitmq_resilience.history.events import DrainEvent, FaultEvent
 from rabbitmq_resilience.history.run_directory import RunDirectory
-from rabbitmq_resilience.runner.run import RunContext, run_scenario
+from rabbitmq_resilience.runner.run import RunContext
 from rabbitmq_resilience.scenario import fault_file
 from rabbitmq_resilience.sut.pool import ClusterPool
 from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
 from rabbitmq_resilience.sut.protocol import PrometheusRequest
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.clusters.attached.processes import TOPOLOGY, written
+from tests.run_scenarios import run_validated
 from tests.statistics_ended import END
 from tests.whole import await_whole
 
@@ -67,11 +68,11 @@ def test_a_check_that_fails_ends_the_run_and_heals_and_lets_none_begin(cluster: 
         wanted.start()
         begun_s = time.monotonic()
         with pytest.raises(AbortedError, match="status 1: no more"):
-            run_scenario(scenario, testbed)
+            run_validated(scenario, testbed)
         wanted.join()
         assert time.monotonic() - begun_s < 60, "before the first step was over"
         with pytest.raises(AbortedError):
-            run_scenario(scenario, testbed)
+            run_validated(scenario, testbed)
         assert attachment.others_changed() == []
     first, second = sorted((tmp_path / "runs").glob("*somebody-wants*"))
     assert [state for _, state in faults(first)] == [
@@ -110,7 +111,7 @@ def test_a_run_ends_while_its_queues_are_waited_for(cluster: LocalCluster, tmp_p
         wanted = threading.Thread(target=stop_once, args=(tmp_path / "runs", stop, '"drain"'))
         wanted.start()
         with pytest.raises(AbortedError, match="status 1"):
-            run_scenario(scenario, testbed)
+            run_validated(scenario, testbed)
         wanted.join()
     (run,) = (tmp_path / "runs").glob("*takes-its-time*")
     assert not [event for event in RunDirectory(run).events() if isinstance(event, DrainEvent)], "it was not over"
