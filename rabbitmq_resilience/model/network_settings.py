@@ -37,7 +37,7 @@ class Balancers(Spec):
     idle_timeout_s: Annotated[float, Field(ge=1, le=86_400)] = 10_800
 
 
-class Delay(Spec):
+class Delay(Spec, title="delay"):
     """Data on a link arrives ``latency_ms`` later in each direction, plus or minus up to ``jitter_ms``. Both are whole
     milliseconds, as in Toxiproxy. Data arrives in the order in which it was sent."""
 

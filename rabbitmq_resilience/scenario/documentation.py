@@ -16,12 +16,9 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel
 
-from rabbitmq_resilience.checkers.alerts import FiringAlert
 from rabbitmq_resilience.checkers.checker_catalogue import INVARIANTS
-from rabbitmq_resilience.checkers.latency_bound import LatencyBound
 from rabbitmq_resilience.checkers.verdict import InvariantSpec
-from rabbitmq_resilience.model.network_settings import Balancers, Delay, HealthCheck, Network
-from rabbitmq_resilience.model.topology import BrokerSize, PauseIfAllDown, Topology
+from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis import targets
 from rabbitmq_resilience.nemesis.conditions import When
 from rabbitmq_resilience.nemesis.fault_catalogue import FAULTS
@@ -32,70 +29,10 @@ from rabbitmq_resilience.scenario.model import Phases, Scenario
 from rabbitmq_resilience.scenario.schema import schema
 from rabbitmq_resilience.sut.drivers import DRIVERS
 from rabbitmq_resilience.workload import presets
-from rabbitmq_resilience.workload.background import Churn
-from rabbitmq_resilience.workload.dead_lettering import DeadLetters
-from rabbitmq_resilience.workload.mix import MessageSize
 from rabbitmq_resilience.workload.presets import Preset
-from rabbitmq_resilience.workload.queue_settings import Mirroring, QueueLimits
-from rabbitmq_resilience.workload.routing import Binding, Exchange, Publishing, Routing
-from rabbitmq_resilience.workload.services import ProcessingStep, Service
-from rabbitmq_resilience.workload.spread import Spread
-from rabbitmq_resilience.workload.workload_fields import RateStep
 from rabbitmq_resilience.workload.workload_model import Workload
 
 TEMPLATE = Path(__file__).parent / "templates" / "fault-files.md.j2"
-
-#: The names in fault files of what their fields hold.
-_TITLES: Mapping[str, str] = {
-    "Topology": "topology",
-    "PauseIfAllDown": "pause_if_all_down",
-    "Balancers": "balancers",
-    "HealthCheck": "check",
-    "Network": "network",
-    "BrokerSize": "broker_size",
-    "Delay": "delay",
-    "Workload": "workload",
-    "Mirroring": "mirroring",
-    "QueueLimits": "limits",
-    "Spread": "spread",
-    "Churn": "churn",
-    "MessageSize": "message_sizes",
-    "RateStep": "variable_rate",
-    "ProcessingStep": "variable_processing",
-    "Service": "services",
-    "DeadLetters": "dead_letters",
-    "Routing": "routing",
-    "Exchange": "exchanges",
-    "Binding": "bindings",
-    "Publishing": "publish",
-    "Phases": "phases",
-    "Invariants": "invariants",
-    "Expectation": "expect",
-    "When": "when",
-    "FiringAlert": "fires",
-    "LatencyBound": "bounds",
-    **{get_args(field.annotation)[0].__name__: name for name, field in When.model_fields.items()},
-}
-
-#: The mappings inside a workload.
-_OF_WORKLOAD = (
-    Spread,
-    Churn,
-    Mirroring,
-    QueueLimits,
-    MessageSize,
-    RateStep,
-    ProcessingStep,
-    Service,
-    DeadLetters,
-    Routing,
-    Exchange,
-    Binding,
-    Publishing,
-)
-
-#: The mappings inside invariants.
-_INSIDE: Mapping[str, Sequence[type[BaseModel]]] = {"alerts": (FiringAlert,), "latency": (LatencyBound,)}
 
 
 @dataclass(frozen=True)
@@ -152,13 +89,13 @@ def page() -> str:
     return markdown(
         TEMPLATE,
         file=_definition("The file", Scenario),
-        topology=_definition("topology", Topology, PauseIfAllDown, Balancers, HealthCheck, Network, Delay, BrokerSize),
+        topology=_definition("topology", Topology, nested=True),
         presets=[_load(name, presets.load(name)) for name in presets.names()],
-        workload=_definition("workload", Workload, *_OF_WORKLOAD),
+        workload=_definition("workload", Workload, nested=True),
         phases=_definition("phases", Phases),
         schedule=_definition("schedule", ScheduledFault),
         targets=_text(targets),
-        when=_definition("when", When, *_conditions()),
+        when=_definition("when", When, nested=True),
         faults=[_fault(name, fault) for name, fault in FAULTS.items()],
         invariants=[_invariant(name, checker) for name, checker in INVARIANTS.items()],
         expect=_definition("expect", Expectation),
@@ -173,19 +110,56 @@ def _load(name: str, preset: Preset) -> DocumentedPreset:
     return DocumentedPreset(name, preset.source, " ".join(preset.what.split()), published, here)
 
 
-def _conditions() -> list[type[BaseModel]]:
-    return [get_args(field.annotation)[0] for field in When.model_fields.values()]
+def _definition(title: str, model: type[BaseModel], *, nested: bool = False) -> Definition:
+    """Return a definition; ``nested``: with those of all mappings inside it, in the order of their fields."""
+    return Definition(title, _text(model), list(_fields(model)), list(_inner(model)) if nested else ())
 
 
-def _definition(title: str, model: type[BaseModel], *inside: type[BaseModel]) -> Definition:
-    inner = [_definition(f"`{_TITLES[other.__name__]}`", other) for other in inside]
-    return Definition(title, _text(model), list(_fields(model)), inner)
+def _inner(model: type[BaseModel]) -> Iterator[Definition]:
+    titles = _titles()
+    for inside in dict.fromkeys(each for _, each in _mappings(model)):
+        yield _definition(f"`{titles[inside.__name__]}`", inside)
+
+
+def _mappings(model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
+    """Yield the mappings that are values in ``model`` or inside such a value, each with the name of its field. Faults
+    are left out."""
+    for name, field in model.model_fields.items():
+        for inside in _models(field.annotation):
+            if not issubclass(inside, ScheduledFault):
+                yield name, inside
+                yield from _mappings(inside)
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    else:
+        for part in get_args(annotation):
+            yield from _models(part)
+
+
+@cache
+def _titles() -> Mapping[str, str]:
+    """Return the heading of each mapping of a fault file, by the name of its class."""
+    return {inside.__name__: heading for inside, heading in headings(Scenario, ScheduledFault).items()}
+
+
+def headings(*models: type[BaseModel]) -> Mapping[type[BaseModel], str]:
+    """Return the heading of each mapping inside ``models``: its own title, or the name of the field that holds it.
+
+    Raise ValueError for a mapping without a title that fields of several names hold."""
+    names: dict[type[BaseModel], dict[str, None]] = {}
+    for name, inside in (found for model in models for found in _mappings(model)):
+        names.setdefault(inside, {})[inside.model_config.get("title") or name] = None
+    for inside, found in names.items():
+        if len(found) > 1:
+            raise ValueError(f"{inside.__name__} is the value of {', '.join(found)}: give it a title of its own")
+    return {inside: next(iter(found)) for inside, found in names.items()}
 
 
 def _invariant(name: str, checker: type[InvariantSpec]) -> DocumentedKind:
-    about = _text(sys.modules[checker.__module__])
-    inner = [_definition(f"`{_TITLES[other.__name__]}`", other) for other in _INSIDE.get(name, ())]
-    own = list(_fields(checker))
+    about, own, inner = _text(sys.modules[checker.__module__]), list(_fields(checker)), list(_inner(checker))
     return DocumentedKind(name, about, _text(checker), own, needs_metrics=checker.needs_metrics, inner=inner)
 
 
@@ -298,7 +272,7 @@ def _referred(name: str) -> str:
     made = _definitions()[name]
     if "enum" in made:
         return _kind(made)
-    title = _TITLES.get(name, name)
+    title = _titles().get(name, name)
     return f"[{title}](#{title})"
 
 

@@ -11,8 +11,12 @@ import fastjsonschema
 import pytest
 import yaml
 
+from rabbitmq_resilience.model.base import Spec
 from rabbitmq_resilience.nemesis.fault_catalogue import FAULTS
 from rabbitmq_resilience.scenario import documentation, fault_file, schema
+from rabbitmq_resilience.scenario.documentation import headings
+from rabbitmq_resilience.scenario.model import Scenario
+from tests.messages import Messages
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "fault-files.md"
@@ -110,3 +114,34 @@ def test_the_schema_refuses_what_does_not_load(fits: Any, wrong: str) -> None:
         fault_file.parse(HEAD + wrong)
     with pytest.raises(fastjsonschema.JsonSchemaValueException):
         fits(yaml.safe_load(HEAD + wrong))
+
+
+class _Wait(Spec):
+    seconds: float
+
+
+class _Titled(Spec, title="wait"):
+    seconds: float
+
+
+def test_a_mapping_is_headed_by_the_field_that_holds_it() -> None:
+    class Once(Spec):
+        pause: _Wait | None = None
+        again: tuple[_Titled, ...] = ()
+        later: _Titled | None = None
+
+    assert headings(Once) == {_Wait: "pause", _Titled: "wait"}
+
+
+def test_a_mapping_of_two_names_needs_a_title(message: Messages) -> None:
+    class Twice(Spec):
+        pause: _Wait
+        rest: _Wait
+
+    with message.of(ValueError):
+        headings(Twice)
+
+
+def test_each_mapping_has_a_heading_on_the_page() -> None:
+    on_page = set(re.findall(r"^#+ `?(\w+)`?$", PAGE.read_text(encoding="utf-8").lower(), re.MULTILINE))
+    assert set(headings(Scenario).values()) - on_page == set()
