@@ -97,10 +97,10 @@ def test_the_examples_of_a_fault_and_an_invariant_are_played(written: Path) -> N
 
 FORM = """
 import os
-from rabbitmq_resilience.sut import catalogue
+from rabbitmq_resilience.model import topology_catalogue
 from nice_driver import NICE
 
-with NICE.open(None).form(catalogue.load("three_nodes_three_zones")) as cluster:
+with NICE.open(None).form(topology_catalogue.load("three_nodes_three_zones")) as cluster:
     print("NICE", [os.getpriority(os.PRIO_PROCESS, pid) for pid in cluster.pids().values()], cluster.formed_in_s > 0)
 """
 

@@ -76,13 +76,13 @@ offers:
 _LEAVES_IT_SUSPENDED = """
 import sys, time
 from pathlib import Path
-from rabbitmq_resilience.sut import catalogue
+from rabbitmq_resilience.model import topology_catalogue
 from rabbitmq_resilience.extensions.attached import watchdog
 from rabbitmq_resilience.extensions.attached.attaching import Attachment
 from rabbitmq_resilience.extensions.attached.cluster_file import load
 watchdog.MARGIN_S = 0.0
 attachment = Attachment(load(Path(sys.argv[1])))
-attachment.form(catalogue.load("three_nodes_three_zones"), ()).lasting(3).pause("b1")
+attachment.form(topology_catalogue.load("three_nodes_three_zones"), ()).lasting(3).pause("b1")
 print("suspended", flush=True)
 time.sleep(600)
 """

@@ -33,12 +33,12 @@ ALLOWED = "{kill: 1, stop: 1, pause: 1, cut: 1, refuse: 1, lose_packets: 2}"
 _LEAVES_IT_BROKEN = """
 import sys, time
 from pathlib import Path
-from rabbitmq_resilience.sut import catalogue
+from rabbitmq_resilience.model import topology_catalogue
 from rabbitmq_resilience.extensions.attached import watchdog
 from rabbitmq_resilience.extensions.attached.attaching import Attachment
 from rabbitmq_resilience.extensions.attached.cluster_file import load
 watchdog.MARGIN_S = 0.0
-topology = catalogue.load("three_nodes_three_zones")
+topology = topology_catalogue.load("three_nodes_three_zones")
 links = [link for link in topology.links if "c1" in link]
 attachment = Attachment(load(Path(sys.argv[1])))
 cluster = attachment.form(topology, links).lasting(float(sys.argv[2]))
