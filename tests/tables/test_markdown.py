@@ -31,3 +31,14 @@ def test_prose_stays_as_it_is(tmp_path: Path) -> None:
 def test_a_name_that_is_not_given_is_an_error(tmp_path: Path, text: str) -> None:
     with pytest.raises(UndefinedError):
         made(tmp_path, text, known={})
+
+
+def test_a_table_of_values(tmp_path: Path) -> None:
+    text = '{{ table(["", "count"], rows, numbers=["count"]) }}\n'
+    assert made(tmp_path, text, rows=[("a|b", 1), ("", 2)]) == "| | count |\n| --- | ---: |\n| a/b | 1 |\n|  | 2 |\n"
+
+
+def test_a_table_whose_cells_are_in_the_template(tmp_path: Path) -> None:
+    text = '{% call(row) table(["a"] + more, rows) %}\n{{ row }} | <{{ row * 2 }}>\n{% endcall +%}\nafter\n'
+    expected = "| a | b |\n| --- | --- |\n| x/ | <x/x/> |\nafter\n"
+    assert made(tmp_path, text, rows=["x|"], more=["b"]) == expected

@@ -21,12 +21,15 @@ def write_tables(results: Results, sweep: Sweep) -> None:
 
 def table(results: Results, sweep: Sweep) -> str:
     """Return the table of all cells as Markdown."""
+    axes = [axis.called for axis in sweep.spec.axes]
+    measures = [MEASURES[name] for name in sweep.spec.measures]
     return markdown(
         TEMPLATES / "table.md.j2",
         spec=sweep.spec,
         of=results.of,
-        axes=[axis.called for axis in sweep.spec.axes],
-        measures=[(name, MEASURES[name]) for name in sweep.spec.measures],
+        axes=axes,
+        measures=sweep.spec.measures,
+        heads=[*axes, *(", ".join(filter(None, [one.what, one.unit])) for one in measures), "Runs"],
         rows=rows(results, sweep),
         board=ranking(results, sweep.spec),
         paced=sweep.is_paced,

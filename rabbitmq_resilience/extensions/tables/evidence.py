@@ -56,7 +56,7 @@ def evidence(lines: Iterable[Mapping[str, Any]], explained: Mapping[str, Mapping
         versions=versions,
         rows=rows,
         cells={key: Counts.of(found) for key, found in cells.items()},
-        broken={version: _broken(cells[ALL, version]) for version in versions},
+        broken=[(version, *row) for version in versions for row in _broken(cells[ALL, version])],
     )
 
 
