@@ -6,8 +6,9 @@ For use in Python, in addition to the fixture ``play`` of the pytest plugin:
   ``load_topology(path)`` reads a topology; each raises an error that says what is wrong, and where;
 - ``play_scenario(scenario)`` plays it on a cluster of its own, ``recheck(folder)`` judges a run again without a
   broker; both return a ``Result``, whose ``verdict`` is a ``Verdict`` and whose ``run`` is a ``RunDirectory``;
-- ``Fault`` and ``Invariant`` are the base classes of your own faults and invariants; entry points of the groups
-  ``rabbitmq_resilience.faults``, ``.invariants`` and ``.topologies`` make them known.
+- ``Fault`` and ``Invariant`` are the base classes of your own faults and invariants, and ``Footprint`` is what a fault
+  may touch; entry points of the groups ``rabbitmq_resilience.faults``, ``.invariants`` and ``.topologies`` make them
+  known.
 
 Importing this package imports nothing heavy: each name above is imported when it is first used.
 """
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from rabbitmq_resilience.history.run_directory import RunDirectory
     from rabbitmq_resilience.model.topology import Topology
     from rabbitmq_resilience.model.topology_catalogue import read as load_topology
+    from rabbitmq_resilience.nemesis.footprint import Footprint
     from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault as Fault
     from rabbitmq_resilience.runner.alone import play_scenario, recheck
     from rabbitmq_resilience.runner.judging import Result
@@ -36,6 +38,7 @@ __all__ = [
     "Fault",
     "FaultFileError",
     "Finding",
+    "Footprint",
     "History",
     "Invariant",
     "Result",
@@ -55,6 +58,7 @@ _WHERE = {
     "Fault": "nemesis.scheduled_fault:ScheduledFault",
     "FaultFileError": "scenario.fault_file:FaultFileError",
     "Finding": "checkers.verdict:Finding",
+    "Footprint": "nemesis.footprint:Footprint",
     "History": "checkers.verdict:History",
     "Invariant": "checkers.verdict:InvariantSpec",
     "Result": "runner.judging:Result",

@@ -9,7 +9,7 @@ ACT = "act "
 
 
 #: The acts that can be allowed on brokers, one word each, with the meaning for people who allow them.
-#: ``nemesis.scheduled_fault.ScheduledFault.acts`` says which of them a fault does, and ``permits`` by which ways each
+#: ``nemesis.footprint.Footprint.acts`` says which of them a fault does, and ``permits`` by which ways each
 #: can be done.
 ACTS: Mapping[str, str] = {
     "kill": "the broker's process is ended by SIGKILL and started again",

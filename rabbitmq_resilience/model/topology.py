@@ -170,7 +170,7 @@ class Topology(Spec):
 
     @property
     def needs(self) -> frozenset[str]:
-        """Return what the topology requires in addition to brokers, as ``nemesis.scheduled_fault.ScheduledFault.needs``
+        """Return what the topology requires in addition to brokers, as ``nemesis.footprint.Footprint.needs``
         does."""
         needed = ["haproxy"] * bool(self.balancers) + ["RAM nodes"] * bool(self.ram_nodes)
         return frozenset(needed) | flag_needs(self.enable_feature_flags) | setting_needs(self.settings)

@@ -11,6 +11,7 @@ from rabbitmq_resilience.model.broker_changes import BrokerChange
 from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis.fault import FaultContext, Proof, left_over, on_each
+from rabbitmq_resilience.nemesis.footprint import Footprint
 from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
 from rabbitmq_resilience.nemesis.targets import Resolver, node_problems, possible_nodes, size_of
 from rabbitmq_resilience.sut.broker.management import ALARMS, ApiError, ApiUnreachable
@@ -67,12 +68,6 @@ class Alarm(ScheduledFault):
 
     acts_on: ClassVar[str] = "processes"
 
-    def acts(self, topology: Topology) -> Mapping[str, int]:
-        return {"alarm": size_of(self.node, topology)}
-
-    def may_act_on(self, topology: Topology) -> frozenset[str]:
-        return frozenset(possible_nodes(self.node, topology))
-
     example: ClassVar[str] = "node: a1, resource: memory"
     needs_calm: ClassVar[bool] = True
     #: A command takes a second, or ten on a busy machine. Nodes report its effect every five seconds.
@@ -82,8 +77,13 @@ class Alarm(ScheduledFault):
     def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
         return node_problems(self.node, topology, workload)
 
-    def claims(self, topology: Topology) -> frozenset[str]:  # noqa: ARG002 - an alarm of any node blocks on all
-        return frozenset({f"the alarm of {self.resource}"})
+    def footprint(self, topology: Topology) -> Footprint:
+        """Return the limits of the nodes, and the alarm: that of any node blocks on all."""
+        return Footprint(
+            settings_of=frozenset(possible_nodes(self.node, topology)),
+            resources=frozenset({f"the alarm of {self.resource}"}),
+            acts={"alarm": size_of(self.node, topology)},
+        )
 
     def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> AlarmInjection:  # noqa: ARG002
         return AlarmInjection(context, resolver.nodes(self.node), self.resource)

@@ -15,6 +15,7 @@ from rabbitmq_resilience.history.events import Effect
 from rabbitmq_resilience.model.links import Link
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis.fault import FaultContext, Proof, left_over
+from rabbitmq_resilience.nemesis.footprint import Footprint
 from rabbitmq_resilience.nemesis.processes import BACK_WITHIN_S, ProcessInjection
 from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
 from rabbitmq_resilience.nemesis.targets import Resolver, TargetError, check_balancer
@@ -45,8 +46,8 @@ class BalancerStep(ScheduledFault):
             return {"balancer": str(error)}
         return {}
 
-    def claims(self, topology: Topology) -> frozenset[str]:
-        return frozenset(self._names(topology))
+    def footprint(self, topology: Topology) -> Footprint:
+        return Footprint(resources=frozenset(self._names(topology)))
 
     def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> BalancerInjection:  # noqa: ARG002
         balancers = context.cluster.balancers

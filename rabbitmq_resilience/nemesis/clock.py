@@ -15,6 +15,7 @@ from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.model.node_options import NodeOptions
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis.fault import FaultContext, Proof, left_over, on_each
+from rabbitmq_resilience.nemesis.footprint import Footprint
 from rabbitmq_resilience.nemesis.packet_faults import in_containers
 from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
 from rabbitmq_resilience.nemesis.targets import Resolver, node_problems, possible_nodes
@@ -51,22 +52,17 @@ class Clock(ScheduledFault):
             )
         return self
 
-    @property
-    def needs(self) -> frozenset[str]:
-        return frozenset({"libfaketime"})
-
     def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
         return node_problems(self.node, topology, workload)
 
-    def equipment(self, topology: Topology) -> NodeOptions:
-        return NodeOptions(clocks=frozenset(possible_nodes(self.node, topology)))
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        return (self.node,)
-
-    def claims(self, topology: Topology) -> frozenset[str]:
-        return frozenset(f"the clock of {node}" for node in possible_nodes(self.node, topology))
+    def footprint(self, topology: Topology) -> Footprint:
+        nodes = frozenset(possible_nodes(self.node, topology))
+        return Footprint(
+            targets=(self.node,),
+            resources=frozenset(f"the clock of {node}" for node in nodes),
+            node_options=NodeOptions(clocks=nodes),
+            needs=frozenset({"libfaketime"}),
+        )
 
     def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> ClockInjection:  # noqa: ARG002
         return ClockInjection(context, resolver.nodes(self.node), self.jump_s)

@@ -14,9 +14,9 @@ from functools import cached_property
 
 from rabbitmq_resilience.model.links import Link
 from rabbitmq_resilience.model.topology import Topology
-from rabbitmq_resilience.nemesis.packet_faults import collision
+from rabbitmq_resilience.nemesis.footprint import Footprint
 from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
-from rabbitmq_resilience.nemesis.targets import REST, is_fixed
+from rabbitmq_resilience.nemesis.targets import is_fixed
 
 #: The first and the last second.
 Interval = tuple[float, float]
@@ -47,31 +47,31 @@ class Combination:
             yield from self._unseen(i)
 
     def _troubles_of(self, i: int, j: int) -> Iterator[FaultConflict]:
-        one, other, number = self.steps[i], self.steps[j], self.numbers[i]
+        one, other, number = self._footprints[i], self._footprints[j], self.numbers[i]
         apart = self._never_together(i, j)
-        if text := collision(one, other, self.topology, apart=apart):
+        if text := _packet_collision(one, other, apart=apart) or _packet_collision(other, one, apart=apart):
             yield self._at(j, f"step {number} {text}")
         if apart:
             return
-        timed = one.at_s is not None and other.at_s is not None
+        timed = self.steps[i].at_s is not None and self.steps[j].at_s is not None
         when = "at that time already" if timed else "too, and may do so at the same time"
-        taken = one.touches_processes(self.topology) & other.touches_processes(self.topology)
+        taken = one.processes & other.processes
         if timed and taken:  # a step with a condition checks itself whether its node is there
             yield self._at(j, f"step {number} has taken {_listed(taken)} away at that time already")
-        if claimed := one.claims(self.topology) & other.claims(self.topology):
-            yield self._at(j, f"step {number} acts on {_listed(claimed)} {when}; let one begin after the other")
+        if shared := one.resources & other.resources:
+            yield self._at(j, f"step {number} acts on {_listed(shared)} {when}; let one begin after the other")
 
     def _unseen(self, i: int) -> Iterator[FaultConflict]:
         """Yield a conflict if other steps or the network surely keep a timed step on fixed links from being seen."""
         step = self.steps[i]
-        if step.at_s is None or not holds_still(step):
+        if step.at_s is None:
             return
-        others = [j for j, other in enumerate(self.steps) if j != i and other.at_s is not None and holds_still(other)]
-        for link in sorted(self._links[i]):
+        others = [j for j, other in enumerate(self.steps) if j != i and other.at_s is not None]
+        for link in sorted(self._footprints[i].sure_links):
             near = [j for j in others if overlap(step, self.steps[j]) and self._shares(j, link)]
             always = self.topology.delay_of(link)
-            slow_s = sum(self.steps[j].slows_by_s for j in near) + (always.round_trip_s if always else 0)
-            silent = [spell(self.steps[j]) for j in near if not self.steps[j].slows_links]
+            slow_s = sum(self._footprints[j].slow_s for j in near) + (always.round_trip_s if always else 0)
+            silent = [spell(self.steps[j]) for j in near if not self._footprints[j].slows_links]
             alone_s = longest_free_s(spell(step), silent)
             if not near and always and not step.can_be_seen(alone_s=alone_s, slow_s=slow_s):
                 why = f"which the network of the topology makes {slow_s:g} s slow"
@@ -87,12 +87,12 @@ class Combination:
                 return
 
     def _shares(self, j: int, link: Link) -> bool:
-        """Return whether the step keeps probes over the link from being answered, or answered soon."""
-        return link in self._links[j] or link.back in self._links[j]
+        """Return whether the step surely keeps probes over the link from being answered, or answered soon."""
+        return bool({link, link.back} & self._footprints[j].sure_links)
 
     @cached_property
-    def _links(self) -> list[frozenset[Link]]:
-        return [step.touches_links(self.topology) for step in self.steps]
+    def _footprints(self) -> list[Footprint]:
+        return [step.footprint(self.topology) for step in self.steps]
 
     def _never_together(self, i: int, j: int) -> bool:
         one, other = self.steps[i], self.steps[j]
@@ -133,9 +133,18 @@ def longest_free_s(within: Interval, taken: Sequence[Interval]) -> float:
     return max(longest_s, within[1] - free_from_s)
 
 
-def holds_still(step: ScheduledFault) -> bool:
-    """Return whether the step's targets are fixed: they depend neither on a moment nor on chance."""
-    return all(target == REST or is_fixed(target) for target in step.targets)
+def _packet_collision(one: Footprint, other: Footprint, *, apart: bool) -> str | None:
+    """Return why what ``one`` does to packets does not go with the other; None if it does. ``apart`` means that they
+    are never at work at the same time."""
+    if both := one.packets & other.proxied:
+        text = f"and this one cannot both act on {min(both)}: a proxy, which one of them needs there"
+        return f"{text}, would answer the packets of the other"
+    taken = {node for link in one.packets for node in link.nodes} & other.processes
+    if taken and not apart:
+        return f"and this one do not go together: with {min(taken)} goes what is done to its packets"
+    if one.packets_by == other.packets_by and (shared := one.kernels & other.kernels) and not apart:
+        return f"acts on packets of {min(shared)} by {one.packets_by} at that time too, or may"
+    return None
 
 
 def _listed(things: frozenset[str]) -> str:
@@ -156,8 +165,8 @@ LED_AGAIN_S = 8.0
 def surely_provable(steps: Sequence[ScheduledFault], topology: Topology) -> bool:
     """Return whether each of the steps, all of known times, can surely be proven while the others are at work, for
     any moment and any chance that decide the steps' targets."""
-    links = [step.touches_links(topology) for step in steps]
-    each = (_Concurrent(i, steps, links, topology) for i in range(len(steps)))
+    footprints = [step.footprint(topology) for step in steps]
+    each = (_Concurrent(i, steps, footprints, topology) for i in range(len(steps)))
     return all(one.is_provable for one in each) and not any(Combination(steps, topology, range(len(steps))).troubles())
 
 
@@ -167,16 +176,21 @@ class _Concurrent:
 
     number: int
     steps: Sequence[ScheduledFault]
-    links: Sequence[frozenset[Link]]
+    footprints: Sequence[Footprint]
     topology: Topology
 
     @property
     def step(self) -> ScheduledFault:
         return self.steps[self.number]
 
+    @property
+    def footprint(self) -> Footprint:
+        return self.footprints[self.number]
+
     @cached_property
-    def others(self) -> Sequence[ScheduledFault]:
-        return [step for i, step in enumerate(self.steps) if i != self.number]
+    def others(self) -> Sequence[tuple[ScheduledFault, Footprint]]:
+        pairs = enumerate(zip(self.steps, self.footprints, strict=True))
+        return [pair for i, pair in pairs if i != self.number]
 
     @property
     def is_provable(self) -> bool:
@@ -185,12 +199,9 @@ class _Concurrent:
     @property
     def _has_what_it_claims(self) -> bool:
         """Return whether no other step claims the same things, even if one of them takes longer than it should."""
-        at_that_time = [other for other in self.others if _overlaps(_around(self.step), _around(other))]
-        mine = self._claims(self.step)
-        return not any(mine & self._claims(other) for other in at_that_time)
-
-    def _claims(self, step: ScheduledFault) -> frozenset[str]:
-        return step.claims(self.topology) | step.may_touch_processes(self.topology)
+        mine = _claims(self.footprint)
+        at_that_time = (claims for other, claims in self.others if _overlaps(_around(self.step), _around(other)))
+        return not any(mine & _claims(claims) for claims in at_that_time)
 
     @property
     def _is_calm(self) -> bool:
@@ -199,22 +210,24 @@ class _Concurrent:
             return True
         begins_s, ends_s = _around(self.step)
         calm = (begins_s - CALM_S, ends_s + SLACK_S)
-        return not any(other.unsettles and _overlaps(calm, _around(other)) for other in self.others)
+        return not self._is_unsettled(calm)
 
     @property
     def _is_led(self) -> bool:
         """Return whether the targeted queue has a known leader at once, so that the step begins in time."""
-        if holds_still(self.step) or not any(":" in target for target in self.step.targets if not is_fixed(target)):
+        if not any(":" in target for target in self.footprint.targets if not is_fixed(target)):
             return True
         begins_s, _ = spell(self.step)
-        before = (begins_s - LED_AGAIN_S, begins_s)
-        return not any(other.unsettles and _overlaps(before, _around(other)) for other in self.others)
+        return not self._is_unsettled((begins_s - LED_AGAIN_S, begins_s))
+
+    def _is_unsettled(self, within: Interval) -> bool:
+        return any(of.unsettles and _overlaps(within, _around(other)) for other, of in self.others)
 
     @property
     def _is_seen_on_links(self) -> bool:
         """Return whether the step can be seen on every link despite other steps, and on some link despite absent
         brokers."""
-        links = self.links[self.number]
+        links = self.footprint.links
         return not links or (
             all(map(self._seen_despite_steps_on, links)) and any(map(self._seen_despite_absences_on, links))
         )
@@ -231,29 +244,33 @@ class _Concurrent:
         if not near and not away:
             return True
         begins_s, ends_s = spell(self.step)
-        silent = [_around(other) for other in near if not other.slows_links]
+        silent = [_around(other) for other, of in near if not of.slows_links]
         alone_s = longest_free_s((begins_s, ends_s), [*silent, *away])
         slack_s = SLACK_S if alone_s < ends_s - begins_s else 0
-        return self.step.can_be_seen(alone_s=alone_s - slack_s, slow_s=sum(other.slows_by_s for other in near))
+        return self.step.can_be_seen(alone_s=alone_s - slack_s, slow_s=sum(of.slow_s for _, of in near))
 
-    def _near(self, link: Link) -> list[ScheduledFault]:
+    def _near(self, link: Link) -> list[tuple[ScheduledFault, Footprint]]:
         """Return the other steps at that time that keep probes over the link from being answered, or answered soon."""
-        ends, mine = {link, link.back}, _around(self.step)
-        there = [self.steps[j] for j, links in enumerate(self.links) if j != self.number and ends & links]
-        return [other for other in there if _overlaps(mine, _longer(_around(other), other.slows_by_s))]
+        mine = _around(self.step)
+        there = [(other, of) for other, of in self.others if link in of.proxied]
+        return [(other, of) for other, of in there if _overlaps(mine, _longer(_around(other), of.slow_s))]
 
     def _away(self, node: str) -> list[Interval]:
-        taking = [other for other in self.others if node in other.may_touch_processes(self.topology)]
+        taking = [other for other, of in self.others if node in of.possible_processes]
         return [_longer(_around(other), ANSWERS_AGAIN_S) for other in taking]
 
     @cached_property
     def _unserved(self) -> list[Interval]:
         """Return the times at which perhaps no node serves: a majority may be missing, or two such steps overlap."""
-        unsettling = [other for other in self.others if other.unsettles]
-        spells = [_longer(_around(other), SERVES_AGAIN_S) for other in unsettling]
-        alone = [spells[i] for i, other in enumerate(unsettling) if not other.leaves_majority(self.topology)]
+        unsettling = [(other, of) for other, of in self.others if of.unsettles]
+        spells = [_longer(_around(other), SERVES_AGAIN_S) for other, _ in unsettling]
+        alone = [spells[i] for i, (_, of) in enumerate(unsettling) if not of.leaves_majority(self.topology)]
         both = [(max(a[0], b[0]), min(a[1], b[1])) for a, b in itertools.combinations(spells, 2) if _overlaps(a, b)]
         return alone + both
+
+
+def _claims(footprint: Footprint) -> frozenset[str]:
+    return footprint.resources | footprint.possible_processes
 
 
 def _around(step: ScheduledFault) -> Interval:

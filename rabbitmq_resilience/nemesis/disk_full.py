@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
@@ -13,8 +13,9 @@ from rabbitmq_resilience.history.events import Effect
 from rabbitmq_resilience.model.node_options import NodeOptions
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis.fault import FaultContext, Proof, left_over, on_each
+from rabbitmq_resilience.nemesis.footprint import Footprint
 from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
-from rabbitmq_resilience.nemesis.targets import Resolver, fixed_nodes, is_fixed, node_problems, possible_nodes, size_of
+from rabbitmq_resilience.nemesis.targets import Resolver, node_problems, possible_nodes
 from rabbitmq_resilience.sut.container_protocol import Disks, NodeDisk
 from rabbitmq_resilience.workload.workload_model import Workload
 
@@ -36,32 +37,17 @@ class DiskFull(ScheduledFault):
     acts_on: ClassVar[str] = "disks"
     example: ClassVar[str] = "node: b1, disk_bytes: 300000000"
 
-    def acts(self, topology: Topology) -> Mapping[str, int]:
-        return {"fill_disk": size_of(self.node, topology)}
-
     def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
         return node_problems(self.node, topology, workload)
 
-    def equipment(self, topology: Topology) -> NodeOptions:
-        return NodeOptions(disks=dict.fromkeys(possible_nodes(self.node, topology), self.disk_bytes))
-
-    def touches_processes(self, topology: Topology) -> frozenset[str]:
-        """Return the fixed nodes: a node may end and be started again, so no other step may rely on its process."""
-        return frozenset(fixed_nodes(self.node, topology)) if is_fixed(self.node) else frozenset()
-
-    def may_touch_processes(self, topology: Topology) -> frozenset[str]:
-        return frozenset(possible_nodes(self.node, topology))
-
-    @property
-    def unsettles(self) -> bool:
-        return True
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        return (self.node,)
-
-    def claims(self, topology: Topology) -> frozenset[str]:  # noqa: ARG002 - an alarm of any node blocks on all
-        return frozenset({"the alarm of disk"})
+    def footprint(self, topology: Topology) -> Footprint:
+        """Return the nodes, as one may end and be started again, and the alarm: that of any node blocks on all."""
+        return replace(
+            Footprint.of_nodes(self.node, topology, acts=["fill_disk"]),
+            resources=frozenset({"the alarm of disk"}),
+            unsettles=True,
+            node_options=NodeOptions(disks=dict.fromkeys(possible_nodes(self.node, topology), self.disk_bytes)),
+        )
 
     def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> DiskFullInjection:  # noqa: ARG002
         return DiskFullInjection(context, resolver.nodes(self.node))

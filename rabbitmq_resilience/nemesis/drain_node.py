@@ -10,7 +10,7 @@ from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis.fault import FaultContext, Proof, left_over
 from rabbitmq_resilience.nemesis.orchestrated import orchestrated
 from rabbitmq_resilience.nemesis.processes import ProcessInjection, ProcessStep
-from rabbitmq_resilience.nemesis.targets import Resolver, is_fixed, size_of
+from rabbitmq_resilience.nemesis.targets import Resolver, is_fixed
 from rabbitmq_resilience.sut.protocol import ProcessState
 from rabbitmq_resilience.workload.workload_model import Workload
 
@@ -31,8 +31,9 @@ class DrainNode(ProcessStep):
     begins_within_s: ClassVar[float] = 60.0
     taken: ClassVar[ProcessState] = "gone"
 
-    def acts(self, topology: Topology) -> Mapping[str, int]:
-        return {"drain_node": size_of(self.node, topology)}
+    @property
+    def does(self) -> tuple[str, ...]:
+        return ("drain_node",)
 
     def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
         problems = super().problems(topology, workload)

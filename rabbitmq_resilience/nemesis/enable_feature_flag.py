@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -11,6 +10,7 @@ from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.model.feature_flags import FeatureFlag, flag_needs
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis.fault import FaultContext, Proof, left_over, serving_node
+from rabbitmq_resilience.nemesis.footprint import Footprint
 from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
 from rabbitmq_resilience.nemesis.targets import Resolver
 from rabbitmq_resilience.sut.broker.management import ApiError, ApiUnreachable
@@ -30,18 +30,14 @@ class EnableFeatureFlag(ScheduledFault):
     example: ClassVar[str] = "flag: khepri_db"
     needs_calm: ClassVar[bool] = True
 
-    @property
-    def needs(self) -> frozenset[str]:
-        """Return the flag, if it is known which versions have it."""
-        return flag_needs([self.flag])
-
-    def acts(self, topology: Topology) -> Mapping[str, int]:
-        """Return what an attached cluster would have to permit. No cluster file can, as it cannot be undone."""
-        return {"enable_feature_flag": len(topology.node_names)}
-
-    def claims(self, topology: Topology) -> frozenset[str]:  # noqa: ARG002 - a flag is of the whole cluster
-        """Return the feature flags, as enabling one is locked in the whole cluster."""
-        return frozenset({"feature flags"})
+    def footprint(self, topology: Topology) -> Footprint:
+        """Return the feature flags, as enabling one is locked in the whole cluster, and the need of this flag if it is
+        known which versions have it. No attached cluster can permit the action, as it cannot be undone."""
+        return Footprint(
+            resources=frozenset({"feature flags"}),
+            acts={"enable_feature_flag": len(topology.node_names)},
+            needs=flag_needs([self.flag]),
+        )
 
     def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> FlagInjection:  # noqa: ARG002
         """Return the injection that enables the flag through a node that serves."""

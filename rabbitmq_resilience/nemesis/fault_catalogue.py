@@ -21,6 +21,7 @@ from rabbitmq_resilience.nemesis.disk_full import DiskFull
 from rabbitmq_resilience.nemesis.drain_node import DrainNode
 from rabbitmq_resilience.nemesis.enable_feature_flag import EnableFeatureFlag
 from rabbitmq_resilience.nemesis.flapping import Flapping
+from rabbitmq_resilience.nemesis.footprint import FORMER_MEMBERS
 from rabbitmq_resilience.nemesis.kill import Kill
 from rabbitmq_resilience.nemesis.kill_balancer import KillBalancer
 from rabbitmq_resilience.nemesis.kill_client import KillClient
@@ -83,17 +84,27 @@ def name_of(fault: type[ScheduledFault]) -> str:
     return str(fault.model_fields["fault"].default)
 
 
-def _named(faults: Mapping[str, type[ScheduledFault]]) -> Mapping[str, type[ScheduledFault]]:
+def checked(faults: Mapping[str, type[ScheduledFault]]) -> Mapping[str, type[ScheduledFault]]:
     """Return ``faults``. Raise ExtensionError for a fault whose name in fault files would differ from its entry
-    point."""
+    point, or that has members of version 0.1 in place of a footprint."""
     for name, fault in faults.items():
         if "fault" not in fault.model_fields or name_of(fault) != name:
             wanted = f'fault: Literal["{name}"] = "{name}"'
             raise ExtensionError(f"the entry point {name}: {fault.__name__} must state {wanted}")
+        if former := _former_members(fault):
+            fields = ", ".join(dict.fromkeys(FORMER_MEMBERS[member] for member in former))
+            text = f"{fault.__name__} has {', '.join(former)}, which nothing reads any more; return a Footprint"
+            raise ExtensionError(f"the entry point {name}: {text} with {fields} from its method footprint(topology)")
     return faults
 
 
-FAULTS: Mapping[str, type[ScheduledFault]] = _named(
+def _former_members(fault: type[ScheduledFault]) -> list[str]:
+    """Return the members by which the fault stated what it touches up to version 0.1."""
+    own = {member for base in fault.__mro__ if issubclass(base, ScheduledFault) for member in vars(base)}
+    return [member for member in FORMER_MEMBERS if member in own]
+
+
+FAULTS: Mapping[str, type[ScheduledFault]] = checked(
     merged({name_of(fault): fault for fault in OURS}, "faults", base=ScheduledFault)
 )
 

@@ -9,6 +9,7 @@ from typing import ClassVar, Literal
 from rabbitmq_resilience.history.events import Effect
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis.fault import FaultContext, Proof, left_over
+from rabbitmq_resilience.nemesis.footprint import Footprint
 from rabbitmq_resilience.nemesis.processes import BACK_WITHIN_S
 from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
 from rabbitmq_resilience.nemesis.targets import Resolver, TargetError, check_client
@@ -33,8 +34,8 @@ class KillClient(ScheduledFault):
             return {"client": str(error)}
         return {}
 
-    def touches_processes(self, topology: Topology) -> frozenset[str]:  # noqa: ARG002 - clients are outside
-        return frozenset({self.client})
+    def footprint(self, topology: Topology) -> Footprint:  # noqa: ARG002 - clients are outside
+        return Footprint(processes=frozenset({self.client}), possible_processes=frozenset({self.client}))
 
     def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> KillClientInjection:  # noqa: ARG002
         return KillClientInjection(context.load.worker(worker_name(self.client)))

@@ -17,6 +17,7 @@ from rabbitmq_resilience.model.links import Link, balancers_of
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis.carrying import Healing
 from rabbitmq_resilience.nemesis.fault import FaultContext, Proof, left_over
+from rabbitmq_resilience.nemesis.footprint import Footprint
 from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
 from rabbitmq_resilience.nemesis.silence import named, unproxied
 from rabbitmq_resilience.nemesis.targets import (
@@ -68,11 +69,6 @@ class Latency(ScheduledFault):
 
     acts_on: ClassVar[str] = "links"
 
-    def acts(self, topology: Topology) -> Mapping[str, int]:
-        ends = {end for link in self.touches_links(topology) if link.client is None for end in link}
-        return {"delay": len(ends)} if ends else {}
-
-    slows_links: ClassVar[bool] = True
     example: ClassVar[str] = 'links: "zone:a <-> zone:b", latency_ms: 80, jitter_ms: 20'
 
     def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
@@ -85,7 +81,8 @@ class Latency(ScheduledFault):
             check_links(self.links, topology, queue_names(workload), workload)
         except TargetError as error:
             return {"links": str(error)}
-        always_s = max((d.round_trip_s for d in map(topology.delay_of, self.touches_links(topology)) if d), default=0.0)
+        always = map(topology.delay_of, fixed_links(self.links, topology))
+        always_s = max((delay.round_trip_s for delay in always if delay), default=0.0)
         if least_ms <= 1000 * always_s:
             text = f"the topology's network takes up to {1000 * always_s:g} ms for a round trip on these links"
             return {"latency_ms": f"{text}; make latency_ms less jitter_ms more than that, or no probe sees it heal"}
@@ -93,7 +90,7 @@ class Latency(ScheduledFault):
 
     def _too_late(self, topology: Topology) -> Mapping[str, str]:
         """Return what is wrong if a probe would arrive after its broker stops waiting for it; empty if nothing is."""
-        for link in sorted(self.touches_links(topology)):
+        for link in sorted(fixed_links(self.links, topology)):
             always = topology.delay_of(link)
             there_ms = always.latency_ms + always.jitter_ms if always else 0
             waited_ms = PEER_WAITED_FOR_MS if link.client is None else CLIENT_WAITED_FOR_MS
@@ -105,27 +102,28 @@ class Latency(ScheduledFault):
                 }
         return {}
 
-    def touches_links(self, topology: Topology) -> frozenset[Link]:
-        return fixed_links(self.links, topology)
+    def footprint(self, topology: Topology) -> Footprint:
+        """Return the links, and how fast they are with their way back: a slow way back of a probe looks the same as a
+        slow link."""
+        links = fixed_links(self.links, topology)
+        ends = {end for link in links if link.client is None for end in link}
+        fast = {f"how fast {min(link, link.back)} is, or its way back" for link in links}
+        return Footprint(
+            targets=tuple(split_links(self.links)[0]),
+            links=links,
+            slow_s=self._slow_s,
+            resources=balancers_of(links) | fast,
+            acts={"delay": len(ends)} if ends else {},
+        )
 
     @property
-    def targets(self) -> tuple[str, ...]:
-        return tuple(split_links(self.links)[0])
-
-    @property
-    def slows_by_s(self) -> float:
+    def _slow_s(self) -> float:
         return (self.latency_ms + self.jitter_ms) / 1000
 
     def can_be_seen(self, *, alone_s: float, slow_s: float) -> bool:  # noqa: ARG002 - no other step slows its links
         """Return whether there is time for all probes, which may be slow both ways."""
         looks = PROBES_MIN_LONG if self.latency_ms - self.jitter_ms >= LONG_MS else PROBES_MIN
-        return alone_s >= LOOK_S + math.ceil(looks / PROBES_AT_ONCE) * 2 * self.slows_by_s
-
-    def claims(self, topology: Topology) -> frozenset[str]:
-        """Return the links with their way back, as a slow way back of a probe looks the same as a slow link."""
-        return balancers_of(self.touches_links(topology)) | frozenset(
-            f"how fast {min(link, link.back)} is, or its way back" for link in self.touches_links(topology)
-        )
+        return alone_s >= LOOK_S + math.ceil(looks / PROBES_AT_ONCE) * 2 * self._slow_s
 
     def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> LatencyInjection:  # noqa: ARG002
         return LatencyInjection(context, resolved_links(self.links, resolver), self.latency_ms, self.jitter_ms)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -13,10 +13,11 @@ from rabbitmq_resilience.history.events import Effect
 from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis.fault import FaultContext, Proof, left_over, on_each
+from rabbitmq_resilience.nemesis.footprint import Footprint
 from rabbitmq_resilience.nemesis.packet_faults import in_containers
 from rabbitmq_resilience.nemesis.processes import KILLED
 from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
-from rabbitmq_resilience.nemesis.targets import Resolver, fixed_nodes, is_fixed, node_problems, possible_nodes
+from rabbitmq_resilience.nemesis.targets import Resolver, node_problems
 from rabbitmq_resilience.sut.container_protocol import Resources
 from rabbitmq_resilience.workload.workload_model import Workload
 
@@ -47,20 +48,13 @@ class Limit(ScheduledFault):
     def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
         return node_problems(self.node, topology, workload)
 
-    @property
-    def targets(self) -> tuple[str, ...]:
-        return (self.node,)
-
-    def touches_processes(self, topology: Topology) -> frozenset[str]:
-        """Return the nodes if memory is limited: a node that lacks memory may end."""
-        ends = self.memory_bytes is not None and is_fixed(self.node)
-        return frozenset(fixed_nodes(self.node, topology)) if ends else frozenset()
-
-    def may_touch_processes(self, topology: Topology) -> frozenset[str]:
-        return frozenset(possible_nodes(self.node, topology))
-
-    def claims(self, topology: Topology) -> frozenset[str]:
-        return frozenset(f"the limits of {node}" for node in possible_nodes(self.node, topology))
+    def footprint(self, topology: Topology) -> Footprint:
+        """Return the limits of the nodes, and their processes. These are sure if memory is limited, as a node that
+        lacks memory may end."""
+        of_nodes = Footprint.of_nodes(self.node, topology)
+        resources = frozenset(f"the limits of {node}" for node in of_nodes.possible_processes)
+        processes = frozenset[str]() if self.memory_bytes is None else of_nodes.processes
+        return replace(of_nodes, resources=resources, processes=processes)
 
     def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> LimitInjection:  # noqa: ARG002
         return LimitInjection(context, resolver.nodes(self.node), self.cpus, self.memory_bytes)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal
 
 from rabbitmq_resilience.model.errors import ClusterError
-from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis.fault import FaultContext, Proof, left_over
 from rabbitmq_resilience.nemesis.processes import ProcessInjection, ProcessStep
-from rabbitmq_resilience.nemesis.targets import Resolver, size_of
+from rabbitmq_resilience.nemesis.targets import Resolver
 from rabbitmq_resilience.sut.broker.management import ApiError, ApiUnreachable
 
 JOINED_WITHIN_S = 60.0
@@ -33,10 +32,10 @@ class LoseDisk(ProcessStep):
     example: ClassVar[str] = 'node: "follower:q1"'
     heals_within_s: ClassVar[float] = JOINED_WITHIN_S
 
-    def acts(self, topology: Topology) -> Mapping[str, int]:
-        """Return what an attached cluster has to permit: kill and lose_data."""
-        count = size_of(self.node, topology)
-        return {"kill": count, "lose_data": count}
+    @property
+    def does(self) -> tuple[str, ...]:
+        """Return what an attached cluster has to permit."""
+        return ("kill", "lose_data")
 
     def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> LoseDiskInjection:  # noqa: ARG002
         """Return the injection that takes the nodes and their data away, and replaces them."""

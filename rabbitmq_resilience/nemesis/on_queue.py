@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.nemesis.footprint import Footprint
 from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
 from rabbitmq_resilience.workload.queues import queue_names
 from rabbitmq_resilience.workload.workload_model import Workload
@@ -31,5 +32,5 @@ class QueueStep(ScheduledFault):
             return {}
         return {"queue": f"{self.queue!r} is not in the workload: {', '.join(names[:8])}"}
 
-    def claims(self, topology: Topology) -> frozenset[str]:  # noqa: ARG002 - queues are everywhere
-        return frozenset({f"what is in {self.queue}"})
+    def footprint(self, topology: Topology) -> Footprint:  # noqa: ARG002 - queues are everywhere
+        return Footprint(resources=frozenset({f"what is in {self.queue}"}))

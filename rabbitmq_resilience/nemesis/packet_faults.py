@@ -10,7 +10,7 @@ import math
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Annotated, ClassVar
 
@@ -18,9 +18,10 @@ from pydantic import ConfigDict, Field, model_validator
 
 from rabbitmq_resilience.history.events import Effect
 from rabbitmq_resilience.model.links import Link
-from rabbitmq_resilience.model.packets import By, Disturbance, DisturbedPackets, PacketActs
+from rabbitmq_resilience.model.packets import Disturbance, DisturbedPackets, PacketActs
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis.fault import FaultContext, Proof, left_over
+from rabbitmq_resilience.nemesis.footprint import Footprint
 from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
 from rabbitmq_resilience.nemesis.targets import Resolver, TargetError, check_links, fixed_links, resolved_links
 from rabbitmq_resilience.nemesis.two_forms import BETWEEN_SCHEMA, as_links, either_of
@@ -75,10 +76,6 @@ class PacketStep(ScheduledFault):
     @abstractmethod
     def disturbance(self) -> Disturbance: ...
 
-    @property
-    def kernel_part(self) -> By:
-        return self.disturbance.by
-
     @abstractmethod
     def unseen(self, seen: PacketCounts) -> str:
         """Return why the disturbance does not show; empty if it does."""
@@ -96,10 +93,6 @@ class PacketStep(ScheduledFault):
     def effect_on(self, links: frozenset[Link]) -> Effect:
         return Effect(links_slow=links)
 
-    @property
-    def needs(self) -> frozenset[str]:
-        return frozenset({"pumba"} if self.kernel_part == "iptables" else {"pumba", "netem"})
-
     def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
         try:
             check_links(self.links, topology, queue_names(workload), clients_of=None)
@@ -107,13 +100,13 @@ class PacketStep(ScheduledFault):
             return {"links": str(error)}
         return {}
 
-    def touches_packets(self, topology: Topology) -> frozenset[Link]:
-        return fixed_links(self.links, topology)
-
-    def acts(self, topology: Topology) -> Mapping[str, int]:
-        """Return the action, at each node whose kernel carries it out."""
+    def footprint(self, topology: Topology) -> Footprint:
+        """Return the packets, and the action at each node whose kernel carries it out."""
+        by = self.disturbance.by
+        packets = Footprint(packets=fixed_links(self.links, topology), packets_by=by)
         act = _ACTS.get(self.disturbance.kind, "disturb")
-        return {act: len({self.disturbance.node_of(link) for link in self.touches_packets(topology)})}
+        needs = frozenset({"pumba"} if by == "iptables" else {"pumba", "netem"})
+        return replace(packets, acts={act: len(packets.kernels)}, needs=needs)
 
     def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> PacketInjection:
         return PacketInjection(context, self, resolved_links(self.links, resolver), for_s)
@@ -209,32 +202,6 @@ def lossy_effect(links: frozenset[Link], *, percent: float) -> Effect:
     if percent < STALLS_FROM_PERCENT:
         return Effect(links_slow=links)
     return Effect(links_cut=links, intermittent=percent < 100)
-
-
-def collision(one: ScheduledFault, other: ScheduledFault, topology: Topology, *, apart: bool) -> str | None:
-    """Return why what one of the steps does to packets does not go with the other; None if it does. ``apart`` means
-    that they are never at work at the same time."""
-    return _collision(one, other, topology, apart=apart) or _collision(other, one, topology, apart=apart)
-
-
-def _collision(one: ScheduledFault, other: ScheduledFault, topology: Topology, *, apart: bool) -> str | None:
-    packets = one.touches_packets(topology)
-    proxied = other.touches_links(topology)
-    both = packets & {*proxied, *(link.back for link in proxied)}
-    if both:
-        text = f"and this one cannot both act on {min(both)}: a proxy, which one of them needs there"
-        return f"{text}, would answer the packets of the other"
-    ends = {node for link in packets for node in link.nodes}
-    taken = ends & other.touches_processes(topology)
-    if taken and not apart:
-        return f"and this one do not go together: with {min(taken)} goes what is done to its packets"
-    if isinstance(one, PacketStep) and isinstance(other, PacketStep) and not apart:
-        places, others = (
-            {step.disturbance.node_of(link) for link in step.touches_packets(topology)} for step in (one, other)
-        )
-        if one.kernel_part == other.kernel_part and (shared := places & others):
-            return f"acts on packets of {min(shared)} by {one.kernel_part} at that time too, or may"
-    return None
 
 
 def _complaint(step: PacketStep, seen: PacketCounts) -> str:

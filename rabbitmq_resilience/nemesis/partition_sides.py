@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, ClassVar
 
@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from rabbitmq_resilience.model.links import Link, balancers_of
 from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.nemesis.footprint import Footprint
 from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
 from rabbitmq_resilience.nemesis.targets import (
     REST,
@@ -44,37 +45,28 @@ class SidesStep(ScheduledFault):
     #: The action on the links between brokers.
     act: ClassVar[str] = "cut"
 
-    def acts(self, topology: Topology) -> Mapping[str, int]:
-        """Return the action, at the nodes of all sides except the largest. If a node is on no side, it connects all of
-        them, so one node is enough."""
-        if len(self._sides_of_nodes) < 2:
-            return {}
-        sizes = [size_of(target, topology) for target in self._sides_of_nodes if target != REST]
-        rest = max(0, len(topology.node_names) - sum(sizes))
+    def footprint(self, topology: Topology) -> Footprint:
+        """Return the links, and their balancers, because a fault on another link of a balancer looks the same to the
+        clients and brokers behind it. The largest side still sees itself, and the nodes on no side."""
+        links, sides = self._links(topology), [target for target in self.between if not names_no_node(target)]
+        sizes = [size_of(target, topology) for target in sides if target != REST]
+        rest = len(topology.node_names) - sum(sizes)
+        together = max([*sizes, rest]) if REST in self.between else max(sizes, default=0) + rest
+        return Footprint(
+            targets=self.between,
+            links=links,
+            resources=balancers_of(links),
+            acts={self.act: self._separated(sizes, max(0, rest))} if len(sides) > 1 else {},
+            unsettles=len(sides) > 1,
+            together=together,
+        )
+
+    def _separated(self, sizes: Sequence[int], rest: int) -> int:
+        """Return how many nodes the act is done at: those of all sides except the largest. If a node is on no side, it
+        connects all of them, so one node is enough."""
         if REST in self.between:
-            sizes.append(rest)
-            rest = 0
-        return {self.act: 1 if rest else max(1, sum(sizes) - max(sizes))}
-
-    @property
-    def unsettles(self) -> bool:
-        return len(self._sides_of_nodes) > 1
-
-    def leaves_majority(self, topology: Topology) -> bool:
-        """Return whether the largest side, with the nodes on no side, still sees more than half of all nodes."""
-        nodes = len(topology.node_names)
-        sizes = [size_of(target, topology) for target in self._sides_of_nodes if target != REST]
-        rest = nodes - sum(sizes)
-        largest = max([*sizes, rest]) if REST in self.between else max(sizes, default=0) + rest
-        return 2 * largest > nodes
-
-    @property
-    def _sides_of_nodes(self) -> list[str]:
-        return [target for target in self.between if not names_no_node(target)]
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        return self.between
+            sizes, rest = [*sizes, rest], 0
+        return 1 if rest else max(1, sum(sizes) - max(sizes))
 
     def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
         try:
@@ -82,19 +74,14 @@ class SidesStep(ScheduledFault):
                 check_target(target, topology, queue_names(workload), rest=True, clients_of=workload)
             if len(set(self.between)) < len(self.between):
                 raise TargetError(f"a side is named twice in {list(self.between)}")
-            if not self.touches_links(topology):
+            if not self._links(topology):
                 raise TargetError(f"there is no link between {' and '.join(self.between)}: name a node on some side")
-            check_ways(self.touches_links(topology), topology)
+            check_ways(self._links(topology), topology)
         except TargetError as error:
             return {"between": str(error)}
         return {}
 
-    def claims(self, topology: Topology) -> frozenset[str]:
-        """Return the balancers, because a fault on another link of a balancer looks the same to the clients and brokers
-        behind it."""
-        return balancers_of(self.touches_links(topology))
-
-    def touches_links(self, topology: Topology) -> frozenset[Link]:
+    def _links(self, topology: Topology) -> frozenset[Link]:
         if not all(target == REST or is_fixed(target) for target in self.between):
             return possible_links(self.between, topology)
         return links_between(Resolver.without_chance(topology).sides(self.between))

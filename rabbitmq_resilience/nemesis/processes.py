@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 from rabbitmq_resilience.history.events import Effect
 from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis.fault import FaultContext, Proof, left_over
+from rabbitmq_resilience.nemesis.footprint import Footprint
 from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
-from rabbitmq_resilience.nemesis.targets import Resolver, fixed_nodes, is_fixed, node_problems, possible_nodes, size_of
+from rabbitmq_resilience.nemesis.targets import Resolver, node_problems, size_of
 from rabbitmq_resilience.sut.protocol import Cluster, LoadBalancers, ProcessState
 from rabbitmq_resilience.workload.workload_model import Workload
 
@@ -33,28 +34,18 @@ class ProcessStep(ScheduledFault):
     taken: ClassVar[ProcessState]
 
     @property
-    def unsettles(self) -> bool:
-        return True
-
-    def leaves_majority(self, topology: Topology) -> bool:
-        """Return whether a majority still serves. With ``pause_if_all_down`` no node surely does, as any may pause."""
-        return topology.pause_if_all_down is None and 2 * size_of(self.node, topology) < len(topology.node_names)
-
-    def acts(self, topology: Topology) -> Mapping[str, int]:
-        return {self.take: size_of(self.node, topology)}
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        return (self.node,)
+    def does(self) -> tuple[str, ...]:
+        """Return the actions of ``model.acts.ACTS`` that the step does to each of its nodes."""
+        return (self.take,)
 
     def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
         return node_problems(self.node, topology, workload)
 
-    def touches_processes(self, topology: Topology) -> frozenset[str]:
-        return frozenset(fixed_nodes(self.node, topology)) if is_fixed(self.node) else frozenset()
-
-    def may_touch_processes(self, topology: Topology) -> frozenset[str]:
-        return frozenset(possible_nodes(self.node, topology))
+    def footprint(self, topology: Topology) -> Footprint:
+        """Return the processes of the nodes. With ``pause_if_all_down`` no node surely serves, as any may pause."""
+        left = len(topology.node_names) - size_of(self.node, topology)
+        together = left if topology.pause_if_all_down is None else 0
+        return replace(Footprint.of_nodes(self.node, topology, acts=self.does), unsettles=True, together=together)
 
     def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> ProcessInjection:  # noqa: ARG002
         cluster = context.cluster

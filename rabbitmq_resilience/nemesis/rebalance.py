@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -10,6 +9,7 @@ from typing import ClassVar, Literal
 from rabbitmq_resilience.history.events import Effect
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis.fault import FaultContext, Proof, left_over, serving_node
+from rabbitmq_resilience.nemesis.footprint import Footprint
 from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
 from rabbitmq_resilience.nemesis.targets import Resolver
 
@@ -24,13 +24,10 @@ class Rebalance(ScheduledFault):
 
     acts_on: ClassVar[str] = "processes"
 
-    def acts(self, topology: Topology) -> Mapping[str, int]:
-        return {"rebalance": len(topology.node_names)}
-
     needs_calm: ClassVar[bool] = True
 
-    def claims(self, topology: Topology) -> frozenset[str]:  # noqa: ARG002 - leaders are everywhere
-        return frozenset({"where leaders are"})
+    def footprint(self, topology: Topology) -> Footprint:
+        return Footprint(resources=frozenset({"where leaders are"}), acts={"rebalance": len(topology.node_names)})
 
     def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> RebalanceInjection:  # noqa: ARG002
         return RebalanceInjection(context, serving_node(context))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
@@ -11,6 +10,7 @@ from rabbitmq_resilience.history.events import Effect
 from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis.fault import FaultContext, Proof, left_over
+from rabbitmq_resilience.nemesis.footprint import Footprint
 from rabbitmq_resilience.nemesis.orchestrated import orchestrated
 from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
 from rabbitmq_resilience.nemesis.targets import Resolver
@@ -28,15 +28,10 @@ class RollingRestart(ScheduledFault):
     acts_on: ClassVar[str] = "orchestrator"
     needs_calm: ClassVar[bool] = True
 
-    @property
-    def unsettles(self) -> bool:
-        return True
-
-    def acts(self, topology: Topology) -> Mapping[str, int]:  # noqa: ARG002 - one after another
-        return {"restart_all": 1}
-
-    def touches_processes(self, topology: Topology) -> frozenset[str]:
-        return frozenset(topology.node_names)
+    def footprint(self, topology: Topology) -> Footprint:
+        """Return all nodes, of which one at a time is restarted."""
+        nodes = frozenset(topology.node_names)
+        return Footprint(processes=nodes, possible_processes=nodes, acts={"restart_all": 1}, unsettles=True)
 
     def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> RollingRestartInjection:  # noqa: ARG002
         return RollingRestartInjection(context, tuple(context.cluster.topology.node_names))

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 from pydantic import Field, model_validator
 
 from rabbitmq_resilience.model.base import Spec
-from rabbitmq_resilience.model.links import Link
-from rabbitmq_resilience.model.node_options import NONE, NodeOptions
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis.conditions import When
 from rabbitmq_resilience.nemesis.fault import FaultContext, Injection
+from rabbitmq_resilience.nemesis.footprint import Footprint
 from rabbitmq_resilience.nemesis.targets import Resolver
 from rabbitmq_resilience.workload.workload_model import Workload
 
@@ -52,8 +51,6 @@ class ScheduledFault(Spec):
     acts_on: ClassVar[str]
     #: An example of the fault's own fields for people, in YAML.
     example: ClassVar[str] = ""
-    #: Whether the fault only makes its links slower and lets all messages pass.
-    slows_links: ClassVar[bool] = False
     #: Whether a broker itself must do something for the fault, which it can do once it has been up for long.
     needs_calm: ClassVar[bool] = False
     #: Whether the fault acts on the whole machine, so that no other scenario may be played there meanwhile.
@@ -90,77 +87,16 @@ class ScheduledFault(Spec):
         """Return what is wrong with the targets as {field: text}; empty if they are right."""
         return {}
 
-    def acts(self, topology: Topology) -> Mapping[str, int]:  # noqa: ARG002 - for others to use
-        """Return what the step does to brokers, as {action: the most nodes that it acts on}. The actions are those of
-        ``extensions.attached.cluster_model.ACTS``. Empty if the step acts only on clients, their links and the run's
-        queues."""
-        return {}
-
-    @property
-    def unsettles(self) -> bool:
-        """Return whether the step may make nodes end, pause or start again, so that queues look for other leaders."""
-        return False
-
-    def leaves_majority(self, topology: Topology) -> bool:  # noqa: ARG002 - for others to use
-        """Return whether some node still serves during the step, if no other step is at work."""
-        return True
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        """Return the targets as the step is written with them, see ``nemesis.targets``."""
-        return ()
-
-    def claims(self, topology: Topology) -> frozenset[str]:  # noqa: ARG002 - for others to use
-        """Return, in words, what only one step may act on at a time, because proofs could not distinguish two steps.
-        Nodes and clients are in ``touches_processes``."""
-        return frozenset()
+    def footprint(self, topology: Topology) -> Footprint:
+        """Return what the step may touch. By default these are the processes of the nodes that the field ``node``
+        means, and nothing if there is no such field. It is called for steps without ``problems``."""
+        node = getattr(self, "node", None)
+        return Footprint() if node is None else Footprint.of_nodes(node, topology)
 
     def can_be_seen(self, *, alone_s: float, slow_s: float) -> bool:  # noqa: ARG002 - for others to use
         """Return whether the proof can see the fault on a link that the step touches. No other step silences the link
         for ``alone_s`` without a break, and others make it slower by ``slow_s``."""
         return True
-
-    @property
-    def slows_by_s(self) -> float:
-        """Return by how much at most the step makes its links slower."""
-        return 0.0
-
-    def touches_links(self, topology: Topology) -> frozenset[Link]:  # noqa: ARG002 - for others to use
-        """Return every link that the step may touch, known before the cluster starts."""
-        return frozenset()
-
-    def touches_packets(self, topology: Topology) -> frozenset[Link]:  # noqa: ARG002 - for others to use
-        """Return every link whose packets the step may act on. These links must carry no proxy."""
-        return frozenset()
-
-    def touches_processes(self, topology: Topology) -> frozenset[str]:  # noqa: ARG002 - for others to use
-        """Return the nodes and clients whose process the step acts on, without those that depend on the moment or on
-        chance."""
-        return frozenset()
-
-    def may_touch_processes(self, topology: Topology) -> frozenset[str]:
-        """Return the nodes and clients whose process the step may act on at any moment and by any chance."""
-        return self.touches_processes(topology)
-
-    def may_act_on(self, topology: Topology) -> frozenset[str]:
-        """Return the nodes that ``acts`` may apply to, except for acts on links."""
-        return self.may_touch_processes(topology)
-
-    def equipment(self, topology: Topology) -> NodeOptions:  # noqa: ARG002 - for others to use
-        """Return what nodes must be given before the cluster starts so that the step can act on them."""
-        return NONE
-
-    @property
-    def needs(self) -> frozenset[str]:
-        """Return what the step needs in addition to the cluster, or as its images: "pumba", "netem" in the kernel, the
-        image of "stress-ng", "libfaketime", the images of ``sut.broker.versions``. It is checked before the
-        start."""
-        return frozenset()
-
-    @property
-    def becomes(self) -> str | None:
-        """Return the broker version or image that the nodes have afterwards, or None if the step does not change it."""
-        return None
 
 
 def ends_by_s(schedule: Sequence[ScheduledFault]) -> tuple[float, ...]:

@@ -12,6 +12,7 @@ from rabbitmq_resilience.history.events import Effect
 from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis.fault import FaultContext, Proof, left_over, serving_node
+from rabbitmq_resilience.nemesis.footprint import Footprint
 from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
 from rabbitmq_resilience.nemesis.targets import Resolver
 from rabbitmq_resilience.sut.broker.management import ApiError, ApiUnreachable
@@ -47,9 +48,9 @@ class SetPolicy(ScheduledFault):
             return {}
         return {"queue": f"{self.queue!r} is not in the workload: {', '.join(names[:8])}"}
 
-    def claims(self, topology: Topology) -> frozenset[str]:  # noqa: ARG002 - a policy is of the whole cluster
+    def footprint(self, topology: Topology) -> Footprint:  # noqa: ARG002 - a policy is of the whole cluster
         """Return the policy of queues, as they have one at a time."""
-        return frozenset({"the policy of queues"})
+        return Footprint(resources=frozenset({"the policy of queues"}))
 
     def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> PolicyInjection:  # noqa: ARG002
         """Return the injection that sets the policy through a node that serves."""

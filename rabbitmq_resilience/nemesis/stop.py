@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 from rabbitmq_resilience.model.broker_changes import MAINTENANCE
 from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis.fault import FaultContext
+from rabbitmq_resilience.nemesis.footprint import Footprint
 from rabbitmq_resilience.nemesis.processes import KILLED, ProcessInjection, ProcessStep
 from rabbitmq_resilience.nemesis.targets import Resolver
 from rabbitmq_resilience.sut.broker.configuration import is_in_owned_family
@@ -34,14 +36,12 @@ class Stop(ProcessStep):
     give: ClassVar[str] = "start"
     taken: ClassVar[ProcessState] = "gone"
 
-    def acts(self, topology: Topology) -> Mapping[str, int]:
-        extra = {"drain": self.drain, "configure": bool(self.configure)}
-        taken = super().acts(topology)
-        return {**taken, **{act: taken[self.take] for act, done in extra.items() if done}}
-
     @property
-    def needs(self) -> frozenset[str]:
-        return frozenset({MAINTENANCE_MODE} if self.drain else ())
+    def does(self) -> tuple[str, ...]:
+        return ("stop", *(["drain"] if self.drain else []), *(["configure"] if self.configure else []))
+
+    def footprint(self, topology: Topology) -> Footprint:
+        return replace(super().footprint(topology), needs=frozenset({MAINTENANCE_MODE} if self.drain else ()))
 
     def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
         owned = [key for key in self.configure if is_in_owned_family(key)]

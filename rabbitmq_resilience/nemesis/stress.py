@@ -14,6 +14,7 @@ from rabbitmq_resilience.history.events import Effect
 from rabbitmq_resilience.model.stressors import Stressors
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis.fault import FaultContext, Proof, left_over
+from rabbitmq_resilience.nemesis.footprint import Footprint
 from rabbitmq_resilience.nemesis.packet_faults import in_containers
 from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
 from rabbitmq_resilience.nemesis.targets import Resolver, node_problems
@@ -49,9 +50,8 @@ class Stress(ScheduledFault):
             raise ValueError("there is nothing to take; give cpu_workers: 2, memory_bytes: 200000000, or io_workers: 1")
         return self
 
-    @property
-    def needs(self) -> frozenset[str]:
-        return frozenset({"pumba", "stress-ng"})
+    def footprint(self, topology: Topology) -> Footprint:  # noqa: ARG002 - no process of a node is touched
+        return Footprint(needs=frozenset({"pumba", "stress-ng"}))
 
     def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
         return node_problems(self.node, topology, workload)

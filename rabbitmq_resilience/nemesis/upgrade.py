@@ -10,6 +10,7 @@ from rabbitmq_resilience.history.events import Effect
 from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis.fault import FaultContext, Proof, left_over
+from rabbitmq_resilience.nemesis.footprint import Footprint
 from rabbitmq_resilience.nemesis.processes import ProcessStep
 from rabbitmq_resilience.nemesis.stop import StopInjection, drain
 from rabbitmq_resilience.nemesis.targets import Resolver
@@ -45,17 +46,14 @@ class Upgrade(ProcessStep):
     taken: ClassVar[ProcessState] = "gone"
 
     @property
-    def needs(self) -> frozenset[str]:
-        drained = {MAINTENANCE_MODE} if self.drain else set()
-        return frozenset({f"{ANY_IMAGE if self.unsupported else UPGRADE_TO}{self.to}", *drained})
+    def does(self) -> tuple[str, ...]:
+        """Return no action, as attached clusters are never upgraded."""
+        return ()
 
-    @property
-    def becomes(self) -> str:
-        return self.to
-
-    def acts(self, topology: Topology) -> Mapping[str, int]:  # noqa: ARG002 - of the protocol
-        """Return no act, as attached clusters are never upgraded."""
-        return {}
+    def footprint(self, topology: Topology) -> Footprint:
+        image = f"{ANY_IMAGE if self.unsupported else UPGRADE_TO}{self.to}"
+        needs = frozenset({image, MAINTENANCE_MODE} if self.drain else {image})
+        return replace(super().footprint(topology), needs=needs, becomes=self.to)
 
     def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
         problems = dict(super().problems(topology, workload))

@@ -190,8 +190,8 @@ def _consequences(history: History) -> tuple[dict[str, Any] | None, str]:
 def upgraded_to(scenario: Scenario, events: Iterable[Event]) -> list[str]:
     """Return the versions of proven upgrades, in the order of the schedule."""
     seen = {event.step for event in events if isinstance(event, FaultEvent) and event.state == "heal_proven"}
-    steps = (step for i, step in enumerate(scenario.schedule) if i in seen)
-    return list(dict.fromkeys(step.becomes for step in steps if step.becomes is not None))
+    steps = (step.footprint(scenario.topology).becomes for i, step in enumerate(scenario.schedule) if i in seen)
+    return list(dict.fromkeys(version for version in steps if version is not None))
 
 
 def meets(judgement: Judgement, expected: Expectation, logs: Callable[[], Iterable[str]] = tuple) -> bool:

@@ -312,7 +312,7 @@ def _record_cluster(cluster: Cluster, events: EventLog) -> None:
 
 def _killed_clients(scenario: Scenario) -> frozenset[str]:
     """Return the clients (``publisher:0``) whose process a step of the schedule acts on."""
-    touched = (step.may_touch_processes(scenario.topology) for step in scenario.schedule)
+    touched = (step.footprint(scenario.topology).possible_processes for step in scenario.schedule)
     return frozenset(name for names in touched for name in names if ":" in name)
 
 

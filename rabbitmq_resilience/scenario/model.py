@@ -19,6 +19,7 @@ from rabbitmq_resilience.model.links import Link
 from rabbitmq_resilience.model.node_options import NONE, NodeOptions
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
+from rabbitmq_resilience.nemesis.footprint import Footprint
 from rabbitmq_resilience.nemesis.scheduled_fault import LASTS_S_MAX, TICKS_NOT_KNOWN_S, ends_by_s
 from rabbitmq_resilience.scenario.expectations import VALID_EXPECTED, Expectation, VersionRange, is_within
 from rabbitmq_resilience.sut.broker.plugins import PLUGIN
@@ -125,30 +126,34 @@ class Scenario(Spec):
         return needed_s if self.phases.settled_s is None else self.phases.settled_s
 
     @property
+    def footprints(self) -> tuple[Footprint, ...]:
+        """Return what each step of the schedule may touch."""
+        return tuple(step.footprint(self.topology) for step in self.schedule)
+
+    @property
     def touched_links(self) -> frozenset[Link]:
         """Return the links that need a proxy: those that the schedule may touch, in both directions, and those that the
         network slows."""
-        touched = {link for step in self.schedule for link in step.touches_links(self.topology)}
-        return frozenset(touched | {link.back for link in touched}) | self.topology.network_links
+        return frozenset[Link]().union(*(step.proxied for step in self.footprints), self.topology.network_links)
 
     @property
     def equipment(self) -> NodeOptions:
         """Return what nodes must be given before they start, because steps act on it or the load uses it."""
         used = NodeOptions(plugins=self.workload.routing.plugins) if self.workload.routing else NONE
-        return functools.reduce(or_, (step.equipment(self.topology) for step in self.schedule), used)
+        return functools.reduce(or_, (step.node_options for step in self.footprints), used)
 
     @property
     def needs(self) -> frozenset[str]:
         """Return what the steps, the topology and the load need in addition to brokers, or of the brokers; see
-        ``nemesis.scheduled_fault.ScheduledFault``."""
+        ``nemesis.footprint.Footprint``."""
         plugins = {PLUGIN + name for name in self.equipment.plugins}
-        of_steps = {need for step in self.schedule for need in step.needs}
+        of_steps = {need for step in self.footprints for need in step.needs}
         return self.topology.needs | self.workload.needs | plugins | of_steps
 
     @property
     def acts(self) -> frozenset[str]:
         """Return what the steps do to brokers, as needs: an attached cluster may lack the tools for one of the acts."""
-        return frozenset(ACT + act for step in self.schedule for act in step.acts(self.topology))
+        return frozenset(ACT + act for step in self.footprints for act in step.acts)
 
     @property
     def takes_the_machine(self) -> bool:

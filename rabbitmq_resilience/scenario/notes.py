@@ -26,7 +26,7 @@ def notes(scenario: Scenario) -> Iterator[str]:
     last_s = TICKS_MAX * tick_s + (pause_margin_s(len(topology.nodes), (4,)) if pauses else 0)
     acted = "have noticed it and paused" if pauses else "have noticed it"
     for number, step in enumerate(scenario.schedule):
-        if isinstance(step, Partition) and step.unsettles and first_s <= step.for_s <= last_s:
+        if isinstance(step, Partition) and step.footprint(topology).unsettles and first_s <= step.for_s <= last_s:
             yield (
                 f"step {number} ({step.fault}) lasts for {step.for_s:g} s. With net_ticktime {tick_s:g} s nodes notice "
                 f"it after {first_s:g} s at the earliest, and {acted} after {last_s:g} s at the latest, so it may end "

@@ -14,6 +14,7 @@ from rabbitmq_resilience.model.yaml_files import Location
 from rabbitmq_resilience.nemesis.combining import Combination
 from rabbitmq_resilience.nemesis.conditions import Setting
 from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
+from rabbitmq_resilience.nemesis.footprint import Footprint
 from rabbitmq_resilience.nemesis.targets import TargetError, check_target
 from rabbitmq_resilience.scenario.expectations import excuse_problems
 from rabbitmq_resilience.scenario.model import Scenario
@@ -42,7 +43,7 @@ def problems(scenario: Scenario, driver: str | None) -> Iterator[tuple[Location,
             yield ("schedule", i, "fault"), _not_offered(step, driver)
         for field, text in step.problems(topology, scenario.workload).items():
             yield ("schedule", i, field), text
-        if not step.problems(topology, scenario.workload) and step.touches_packets(topology) & topology.network_links:
+        if not step.problems(topology, scenario.workload) and step.footprint(topology).packets & topology.network_links:
             text = f"{step.fault} acts on packets, which must not go through the proxies of the topology's network"
             yield ("schedule", i, "fault"), f"{text}; name links that are not slow, or a topology without network"
         if step.when is not None and (text_or_none := step.when.problem(Setting(topology, queues, earlier=i))):
@@ -169,7 +170,8 @@ def _without_publisher(scenario: Scenario) -> set[str]:
     for publisher in range(workload.publishers):
         for queue in {queue for turn in share(publisher, workload.publishers, len(ways)) for queue in ways[turn]}:
             by_queue[queue].append(publisher)
-    killed = [step.touches_processes(scenario.topology) | _cut_off(step, scenario) for step in _sane(scenario).values()]
+    taken_by = ((step, step.footprint(scenario.topology)) for step in _sane(scenario).values())
+    killed = [of.processes | (_cut_off(of, scenario) if step.for_s > 1 else set()) for step, of in taken_by]
     unserved = {
         name for name, mine in by_queue.items() for taken in killed if {f"publisher:{i}" for i in mine} <= taken
     }
@@ -188,9 +190,9 @@ def _ways(workload: Workload) -> list[Collection[str]]:
     return [*routing.may_take(names)]
 
 
-def _cut_off(step: AnyFault, scenario: Scenario) -> set[str]:
-    """Return the clients that the step cuts off from all their endpoints, for longer than they take to come back."""
-    links = step.touches_links(scenario.topology) if not step.slows_links and step.for_s > 1 else frozenset()
+def _cut_off(footprint: Footprint, scenario: Scenario) -> set[str]:
+    """Return the clients that a step may cut off from all their endpoints."""
+    links = frozenset() if footprint.slows_links else footprint.links
     clients = {link.client for link in links} - {None}
     places = scenario.topology.balancer_names or scenario.topology.client_nodes
     return {client for client in clients if client and all(Link(client, place) in links for place in places)}
@@ -262,7 +264,9 @@ def _limit_problems(scenario: Scenario, driver: str | None) -> Iterator[tuple[Lo
         addresses, brokers = len(topology.balancer_names or topology.client_nodes), len(topology.client_nodes)
         proxied = any(link.client == ANY_CLIENT for link in topology.network_links)
         balancers = set(topology.balancer_names)
-        away = max((len(step.claims(topology) & balancers) for step in _sane(scenario).values()), default=0)
+        away = max(
+            (len(step.footprint(topology).resources & balancers) for step in _sane(scenario).values()), default=0
+        )
         balanced = topology.balancers is not None
         too_many = limits.problems(
             scenario.workload, addresses=addresses, brokers=brokers, balanced=balanced, away=away, proxied=proxied

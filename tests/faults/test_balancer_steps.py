@@ -56,7 +56,7 @@ def test_every_driver_that_forms_clusters_has_balancers(driver: str) -> None:
 )
 @pytest.mark.parametrize("fault", ["partition", "disconnect"])
 def test_links_of_balancers_can_be_cut(fault: str, between: list[str]) -> None:
-    (links,) = (s.touches_links(r.topology) for r in [parsed_one(fault, between)] for s in r.schedule)
+    (links,) = (s.footprint(r.topology).links for r in [parsed_one(fault, between)] for s in r.schedule)
     assert links
     assert all("balancer:" in str(link) for link in links)
 

@@ -121,7 +121,7 @@ def test_one_that_is_gone_already_proves_nothing(cluster: RunningCluster) -> Non
             )
         ),
     ],
-    ids=lambda step: f"{step.fault} {step.for_s} {'-'.join(step.targets)}",
+    ids=lambda step: f"{step.fault} {step.for_s} {'-'.join(getattr(step, 'between', ['links']))}",
 )
 def test_links_of_balancers_are_broken_and_healed(cluster: RunningCluster, step: AnyFault) -> None:
     told = play(cluster, step)[0]

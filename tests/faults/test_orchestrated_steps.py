@@ -89,10 +89,10 @@ def test_what_they_would_do_is_told_before() -> None:
         {"fault": "rolling_restart", "at_s": 60, "for_s": 300},
         driver="attached",
     ).schedule
-    assert drained.acts(THREE) == {"drain_node": 1}
-    assert drained.touches_processes(THREE) == {"b1"}
-    assert restarted.acts(THREE) == {"restart_all": 1}
-    assert restarted.touches_processes(THREE) == {"a1", "b1", "c1"}
+    assert drained.footprint(THREE).acts == {"drain_node": 1}
+    assert drained.footprint(THREE).processes == {"b1"}
+    assert restarted.footprint(THREE).acts == {"restart_all": 1}
+    assert restarted.footprint(THREE).processes == {"a1", "b1", "c1"}
     assert isinstance(drained, DrainNode)
     assert isinstance(restarted, RollingRestart)
 

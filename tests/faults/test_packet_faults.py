@@ -61,9 +61,7 @@ def test_packets_go_past_proxies() -> None:
     scenario = parsed_on_five(LOSS)
 
     assert scenario.touched_links == frozenset()
-    assert scenario.schedule[0].touches_packets(scenario.topology) == {
-        Link(a, b) for a in ("a1", "a2") for b in ("b1", "b2")
-    }
+    assert scenario.footprints[0].packets == {Link(a, b) for a in ("a1", "a2") for b in ("b1", "b2")}
 
 
 def test_loss_needs_pumba_and_the_others_netem_too() -> None:

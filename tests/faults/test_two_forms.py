@@ -38,7 +38,8 @@ def read(step: str) -> Scenario:
 
 def touched(scenario: Scenario) -> frozenset[Link]:
     (step,) = scenario.schedule
-    return step.touches_links(scenario.topology) | step.touches_packets(scenario.topology)
+    footprint = step.footprint(scenario.topology)
+    return footprint.links | footprint.packets
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -53,10 +54,7 @@ def touched(scenario: Scenario) -> frozenset[Link]:
 def test_both_forms_are_the_same_step(fault: str, between: str, links: str) -> None:
     more = f"fault: {fault}, {FAULTS[fault]}"
     one, other = read(f"{more}between: {between}"), read(f'{more}links: "{links}"')
-    touched = [
-        s.schedule[0].touches_links(s.topology) | s.schedule[0].touches_packets(s.topology) for s in (one, other)
-    ]
-    assert touched[0] == touched[1] != frozenset()
+    assert touched(one) == touched(other) != frozenset()
     assert fault_file.parse(fault_file.dump(other), driver=None) == other
 
 

@@ -81,7 +81,7 @@ def test_an_invariant_on_metrics_needs_them(name: str, message: Messages) -> Non
 def test_sane_file() -> None:
     scenario = fault_file.parse(yaml.safe_dump(SANE))
     assert scenario.topology.node_names == ("a1", "a2", "b1", "b2", "c1")
-    assert scenario.schedule[0].touches_links(scenario.topology) >= {Link("b1", "a1"), Link("c1", "b2")}
+    assert scenario.schedule[0].footprint(scenario.topology).links >= {Link("b1", "a1"), Link("c1", "b2")}
     assert list(scenario.chosen_invariants) == ["no_loss", "order", "availability", "recovery"]
     assert scenario.expected("3.10.8")[0].verdict == "INVALID"
     assert scenario.expected("3.10.10") == (VALID_EXPECTED,)

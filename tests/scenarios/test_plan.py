@@ -110,7 +110,7 @@ def test_every_step_that_may_be_played_there_is_told(cluster: Path) -> None:
             assert str(error)
             continue
         seen.add(name)
-        acts = scenario.schedule[0].acts(scenario.topology)
+        acts = scenario.footprints[0].acts
         assert bool(acts) == bool(machines(lines) or any("management API" in line for line in lines)), name
     assert {"kill", "pause", "partition", "disconnect", "packet_loss", "rebalance"} <= seen <= set(FAULTS)
 

@@ -6,8 +6,9 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from rabbitmq_resilience.extensions.attached.held_links import out_of_reach
+from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
-from rabbitmq_resilience.nemesis.targets import REST, is_fixed
+from rabbitmq_resilience.nemesis.footprint import Footprint
 from rabbitmq_resilience.scenario.model import Scenario
 
 #: Acts that count the nodes that a cut separates, by pairs.
@@ -26,9 +27,10 @@ def most_at_once(scenario: Scenario, acts: Collection[str]) -> Together | None:
     """Return the steps that may act at the most nodes at once, among those that do one of ``acts``; None if none does.
 
     A step that waits for a condition may begin at any time, but not before the steps that it waits for are healed."""
-    schedule, topology = scenario.schedule, scenario.topology
-    doing = [i for i, step in enumerate(schedule) if acts & step.acts(topology).keys()]
-    found = [Together(group, _nodes(scenario, group, acts)) for group in _groups(schedule, doing)]
+    footprints = scenario.footprints
+    doing = [i for i, step in enumerate(footprints) if acts & step.acts.keys()]
+    groups = _groups(scenario.schedule, doing)
+    found = [Together(group, _nodes(scenario.topology, [footprints[i] for i in group], acts)) for group in groups]
     return max(found, key=lambda one: (one.nodes, -len(one.steps)), default=None)
 
 
@@ -64,21 +66,16 @@ def _awaited(schedule: Sequence[AnyFault], i: int) -> Iterator[int]:
         when = schedule[when.after_step.step].when
 
 
-def _nodes(scenario: Scenario, group: Sequence[int], acts: Collection[str]) -> int:
+def _nodes(topology: Topology, steps: Sequence[Footprint], acts: Collection[str]) -> int:
     """Return the number of nodes, exactly if all targets are stated. Otherwise each step may have drawn other nodes."""
-    topology, steps = scenario.topology, [scenario.schedule[i] for i in group]
-    doing = {act for step in steps for act in step.acts(topology) if act in acts}
-    counts = [max(n for act, n in step.acts(topology).items() if act in acts) for step in steps]
+    doing = {act for step in steps for act in step.acts if act in acts}
+    counts = [max(n for act, n in step.acts.items() if act in acts) for step in steps]
     most = min(len(topology.node_names), sum(counts))
-    if len(steps) == 1 or not all(step.targets and all(map(_is_stated, step.targets)) for step in steps):
+    if len(steps) == 1 or not all(step.targets and step.is_fixed for step in steps):
         return most
     if doing <= _PARTING:
-        links = {link for step in steps for link in step.touches_links(topology) if link.client is None}
+        links = {link for step in steps for link in step.links if link.client is None}
         return min(most, out_of_reach(topology.node_names, links))
     if not doing & _PARTING:
-        return min(most, len({node for step in steps for node in step.may_act_on(topology)}))
+        return min(most, len({node for step in steps for node in step.acted_on}))
     return most
-
-
-def _is_stated(target: str) -> bool:
-    return target == REST or is_fixed(target)

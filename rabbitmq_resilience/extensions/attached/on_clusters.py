@@ -50,17 +50,17 @@ def check(scenario: Scenario, file: Path, *, source: str) -> None:
 
 def refusals(scenario: Scenario, stated: ClusterFile) -> Iterator[tuple[Location, str]]:
     """Yield what the scenario, whose topology fits, would do to the cluster although it may not or cannot."""
-    for i, step in enumerate(scenario.schedule):
-        for act, nodes in step.acts(scenario.topology).items():
+    for i, (step, footprint) in enumerate(zip(scenario.schedule, scenario.footprints, strict=True)):
+        for act, nodes in footprint.acts.items():
             if text := refusal(stated, act, nodes):
                 yield ("schedule", i, "fault"), text
-        touched = sorted(step.may_act_on(scenario.topology) & {*scenario.topology.node_names})
-        if touched and not step.acts(scenario.topology):
-            text = f"the fault {step.fault} does not say what it does to {', '.join(touched)} (its method acts)"
+        touched = sorted(footprint.acted_on & {*scenario.topology.node_names})
+        if touched and not footprint.acts:
+            text = f"the fault {step.fault} does not say what it does to {', '.join(touched)} (acts of its footprint)"
             yield ("schedule", i, "fault"), f"{text}, so nothing in allow can permit it"
         if isinstance(step, PacketStep) and (text := untreated(stated, step.disturbance)):
             yield ("schedule", i, "fault"), text
-    for act in sorted({act for step in scenario.schedule for act in step.acts(scenario.topology)}):
+    for act in sorted({act for step in scenario.footprints for act in step.acts}):
         together = most_at_once(scenario, {act})
         if together is not None and len(together.steps) > 1 and (text := refusal(stated, act, together.nodes)):
             *others, last = together.steps

@@ -36,7 +36,7 @@ def plan(scenario: Scenario, file: Path) -> Iterator[str]:
     )
     for number, step in enumerate(scenario.schedule):
         yield f"  step {number}, {_when(step)}, {_description(step)}:"
-        acts = step.acts(scenario.topology)
+        acts = step.footprint(scenario.topology).acts
         for act, most in acts.items():
             yield f"    {act}: {ACTS[act]}; at up to {most} node{'s' if most != 1 else ''} at once"
         yield from (f"      {line}" for line in _places(step, scenario, stated, names) if acts)
@@ -64,15 +64,15 @@ def _when(step: AnyFault) -> str:
 
 def _places(step: AnyFault, scenario: Scenario, stated: ClusterFile, names: dict[str, str]) -> Iterator[str]:
     """Yield the machines. If a target is drawn or found only during the run, yield all that it may mean."""
-    topology = scenario.topology
-    if all("api" in OFFERED_BY.get(act, ()) for act in step.acts(topology)):
+    footprint = step.footprint(scenario.topology)
+    if all("api" in OFFERED_BY.get(act, ()) for act in footprint.acts):
         yield "by the management API"
         return
     ends = _ends(step, scenario, stated)
-    for node in sorted(step.may_act_on(topology) & names.keys()):
+    for node in sorted(footprint.acted_on & names.keys()):
         yield f"{names[node]}, by {reached_by(stated, names[node])}; {ends}"
-    links = {link for link in step.touches_links(topology) | step.touches_packets(topology) if link.client is None}
-    sent = "delay" in step.acts(topology) and stated.offers.kubernetes is None  # pods delay what they receive
+    links = {link for link in footprint.links | footprint.packets if link.client is None}
+    sent = "delay" in footprint.acts and stated.offers.kubernetes is None  # pods delay what they receive
     for node in sorted({link.source if sent else link.target for link in links}):
         peers = {link.target for link in links if link.source == node} if sent else _sources(links, node)
         packets = f"packets {'to' if sent else 'from'} {', '.join(names[peer] for peer in sorted(peers))}"
@@ -80,7 +80,7 @@ def _places(step: AnyFault, scenario: Scenario, stated: ClusterFile, names: dict
 
 
 def _ends(step: AnyFault, scenario: Scenario, stated: ClusterFile) -> str:
-    acts = step.acts(scenario.topology)
+    acts = step.footprint(scenario.topology).acts
     since = "is done" if _TAKING_THEIR_TIME & acts.keys() else "began"
     by_watchdog = f"ends by itself {MARGIN_S + step.for_s:g} s after it {since}, at the latest"
     commands, kubernetes = stated.offers.commands, stated.offers.kubernetes

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rabbitmq_resilience.tools.distributions import BrokerHome, ToolMissingError
 
-#: The prefix of a need (see ``nemesis.scheduled_fault.ScheduledFault.needs``) for a plugin; the name of the plugin
+#: The prefix of a need (see ``nemesis.footprint.Footprint.needs``) for a plugin; the name of the plugin
 #: follows.
 PLUGIN = "plugin "
 

@@ -128,7 +128,7 @@ FEATURES: Mapping[str, tuple[Series | None, Series | None, str]] = {
     ),
 }
 
-#: Prefixes of a need (see ``nemesis.scheduled_fault.ScheduledFault.needs``); the version or image that a node will get
+#: Prefixes of a need (see ``nemesis.footprint.Footprint.needs``); the version or image that a node will get
 #: follows. The first accepts only upgrades of the table, the second any version or image that can be found.
 UPGRADE_TO, ANY_IMAGE = "upgrade to ", "image "
 

@@ -29,7 +29,7 @@ from rabbitmq_resilience.tools.image_names import HAPROXY
 
 
 def require(client: docker.DockerClient, broker: BrokerImage, needs: Collection[str]) -> None:
-    """Raise ``ToolMissingError`` if one of ``needs`` is missing (see ``nemesis.scheduled_fault.ScheduledFault``). Raise
+    """Raise ``ToolMissingError`` if one of ``needs`` is missing (see ``nemesis.footprint.Footprint``). Raise
     ``UnsupportedUpgradeError`` if nodes of ``broker`` cannot become a version that a fault upgrades to."""
     pumba.require(client, broker, needs)
     if "haproxy" in needs:

@@ -289,7 +289,7 @@ def test_a_line_of_a_journal_that_broke_off_hides_no_other(folder: Path) -> None
 def test_a_fault_file_is_refused_for_what_may_not_be_done(folder: Path, message: Messages) -> None:
     known(folder, SAID + SSH)
     scenario = fault_file.parse(KILLED, driver="attached")
-    allowed = {act for step in scenario.schedule for act in step.acts(scenario.topology)}
+    allowed = {act for step in scenario.footprints for act in step.acts}
     assert allowed
     (folder / "cluster.yaml").rename(folder / "closed.yaml")
     (folder / "closed.yaml").write_text(SAID)
@@ -335,7 +335,7 @@ def test_every_act_of_a_fault_is_known() -> None:
                 f"  - {{at_s: 1, for_s: 30, fault: {name}, {fault.example}}}\ninvariants: {{no_loss: {{}}}}\n",
                 driver=None,
             ).schedule[0]
-            assert set(step.acts(topology)) <= set(ACTS), name
+            assert set(step.footprint(topology).acts) <= set(ACTS), name
 
 
 def test_a_fault_that_does_not_say_what_it_does_to_brokers_is_refused(
@@ -344,6 +344,6 @@ def test_a_fault_that_does_not_say_what_it_does_to_brokers_is_refused(
     """Of a fault of somebody else's that acts on nodes nothing could be permitted, nor planned."""
     stated = known(folder, SAID + SSH).stated
     assert not [*refusals(fault_file.parse(KILLED, driver="attached"), stated)]
-    monkeypatch.setattr(Kill, "acts", lambda *_: {})
+    monkeypatch.setattr(Kill, "does", ())
     (refused,) = refusals(fault_file.parse(KILLED, driver="attached"), stated)
     message(refused[1])
