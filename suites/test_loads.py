@@ -15,7 +15,6 @@ from rabbitmq_resilience.checkers.flow import SteadyFlow
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
 from rabbitmq_resilience.nemesis.kill import Kill
-from rabbitmq_resilience.nemesis.kill_balancer import KillBalancer
 from rabbitmq_resilience.nemesis.latency import Latency
 from rabbitmq_resilience.nemesis.partition import Partition
 from rabbitmq_resilience.runner.judging import Result
@@ -115,7 +114,7 @@ def slow_link(_topology: Topology) -> AnyFault:
 
 
 def balancer_dies(_topology: Topology) -> AnyFault:
-    return KillBalancer(at_s=FIRST_STEP_S, for_s=BALANCER_AWAY_S, balancer="balancer:0")
+    return Kill(at_s=FIRST_STEP_S, for_s=BALANCER_AWAY_S, node="balancer:0")
 
 
 QUORUM_OR_MIRRORED = ("quorum", "mirrored")

@@ -1,7 +1,7 @@
-"""The base of faults on load balancers, which take balancers away and bring them back.
+"""The base of faults that take brokers or load balancers away and bring them back.
 
-Process states prove them, and connections must agree. A balancer that is gone refuses connections, and a frozen one
-answers none, while clients are still answered another way.
+Process states prove those on load balancers, and connections must agree. A balancer that is gone refuses connections,
+and a frozen one answers none, while clients are still answered another way.
 """
 
 from __future__ import annotations
@@ -9,58 +9,54 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar
 
 from rabbitmq_resilience.history.events import Effect
-from rabbitmq_resilience.model.links import Link
+from rabbitmq_resilience.model.links import Link, is_balancer
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis.fault import FaultContext, Proof, left_over
 from rabbitmq_resilience.nemesis.footprint import Footprint
-from rabbitmq_resilience.nemesis.processes import BACK_WITHIN_S, ProcessInjection
-from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
-from rabbitmq_resilience.nemesis.targets import Resolver, TargetError, check_balancer
-from rabbitmq_resilience.sut.protocol import LoadBalancers, ProcessState
+from rabbitmq_resilience.nemesis.processes import BACK_WITHIN_S, ProcessInjection, ProcessStep
+from rabbitmq_resilience.nemesis.targets import Resolver, TargetError, balancers_meant, check_balancer
+from rabbitmq_resilience.sut.protocol import LoadBalancers
 from rabbitmq_resilience.workload.workload_model import Workload
 
-ALL = "all"
 #: How long a frozen balancer must keep a connection waiting.
 UNANSWERED_S = 1.0
 _ANSWERED_WITHIN_S = 2.0
 
 
-class BalancerStep(ScheduledFault):
-    """``balancer`` is one by number, from 0 (``balancer:0``), or ``all``. ``take``, ``give`` and ``taken`` are as in
-    ``nemesis.processes.ProcessStep``."""
+class AnyProcessStep(ProcessStep):
+    """A step whose ``node`` may also be a load balancer (``balancer:0``), or all of them (``balancer:all``). ``take``
+    and ``give`` are methods of ``LoadBalancers``, too."""
 
-    balancer: str
+    @property
+    def ability(self) -> str:
+        return "balancers" if is_balancer(self.node) else super().ability
 
-    acts_on: ClassVar[str] = "balancers"
-    take: ClassVar[str]
-    give: ClassVar[str]
-    taken: ClassVar[ProcessState]
-
-    def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:  # noqa: ARG002 - one form for all
+    def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
+        if not is_balancer(self.node):
+            return super().problems(topology, workload)
         try:
-            check_balancer(topology.balancer_names[0] if self._means_all(topology) else self.balancer, topology)
+            for balancer in balancers_meant(self.node, topology) or (self.node,):
+                check_balancer(balancer, topology)
         except TargetError as error:
-            return {"balancer": str(error)}
+            return {"node": str(error)}
         return {}
 
     def footprint(self, topology: Topology) -> Footprint:
-        return Footprint(resources=frozenset(self._names(topology)))
+        """Return the balancers as resources, as they are no nodes."""
+        if not is_balancer(self.node):
+            return super().footprint(topology)
+        return Footprint(resources=frozenset(balancers_meant(self.node, topology)))
 
-    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> BalancerInjection:  # noqa: ARG002
+    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> ProcessInjection:
+        if not is_balancer(self.node):
+            return super().prepare(context, resolver, for_s=for_s)
         balancers = context.cluster.balancers
-        names = self._names(context.cluster.topology)
+        names = balancers_meant(self.node, context.cluster.topology)
         return BalancerInjection(
             context, names, getattr(balancers, self.take), getattr(balancers, self.give), self.taken
         )
-
-    def _names(self, topology: Topology) -> tuple[str, ...]:
-        return topology.balancer_names if self.balancer == ALL else (self.balancer,)
-
-    def _means_all(self, topology: Topology) -> bool:
-        return self.balancer == ALL and bool(topology.balancers)
 
 
 @dataclass

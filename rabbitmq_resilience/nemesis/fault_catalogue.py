@@ -23,7 +23,6 @@ from rabbitmq_resilience.nemesis.enable_feature_flag import EnableFeatureFlag
 from rabbitmq_resilience.nemesis.flapping import Flapping
 from rabbitmq_resilience.nemesis.footprint import FORMER_MEMBERS
 from rabbitmq_resilience.nemesis.kill import Kill
-from rabbitmq_resilience.nemesis.kill_balancer import KillBalancer
 from rabbitmq_resilience.nemesis.kill_client import KillClient
 from rabbitmq_resilience.nemesis.latency import Latency
 from rabbitmq_resilience.nemesis.limit import Limit
@@ -35,7 +34,6 @@ from rabbitmq_resilience.nemesis.packet_loss import PacketLoss
 from rabbitmq_resilience.nemesis.packet_rate import PacketRate
 from rabbitmq_resilience.nemesis.partition import Partition
 from rabbitmq_resilience.nemesis.pause import Pause
-from rabbitmq_resilience.nemesis.pause_balancer import PauseBalancer
 from rabbitmq_resilience.nemesis.purge_queue import PurgeQueue
 from rabbitmq_resilience.nemesis.rebalance import Rebalance
 from rabbitmq_resilience.nemesis.rolling_restart import RollingRestart
@@ -51,11 +49,9 @@ OURS: tuple[type[ScheduledFault], ...] = (
     Disconnect,  # connections between sides die and are refused
     Flapping,  # a partition that comes and goes
     Latency,  # slow directed links
-    Kill,  # brokers die at once
+    Kill,  # brokers or load balancers die at once
     KillClient,  # a publisher or consumer dies at once
-    Pause,  # brokers freeze
-    KillBalancer,  # a load balancer dies at once
-    PauseBalancer,  # a load balancer freezes
+    Pause,  # brokers or load balancers freeze
     Stop,  # brokers are shut down gracefully
     Upgrade,  # brokers are replaced by another version, on the same data
     LoseDisk,  # brokers die at once, and their data is gone

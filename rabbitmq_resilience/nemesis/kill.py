@@ -1,15 +1,16 @@
-"""Brokers die at once, as by a power cut or the kernel's out-of-memory killer, and are started again."""
+"""Brokers or load balancers die at once, as by the kernel's out-of-memory killer, and are started again."""
 
 from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from rabbitmq_resilience.nemesis.processes import ProcessStep
+from rabbitmq_resilience.nemesis.balancers import AnyProcessStep
 from rabbitmq_resilience.sut.protocol import ProcessState
 
 
-class Kill(ProcessStep):
-    """SIGKILL to the broker's process."""
+class Kill(AnyProcessStep):
+    """SIGKILL to the process. ``node`` may also be a load balancer (``balancer:0``) or all of them (``balancer:all``):
+    all connections through it die with it."""
 
     fault: Literal["kill"] = "kill"
 

@@ -75,6 +75,11 @@ class ScheduledFault(Spec):
         return self
 
     @property
+    def ability(self) -> str:
+        """Return the ability that a driver must offer for this step. By default it is that of the fault."""
+        return self.acts_on
+
+    @property
     def ends_s(self) -> float | None:
         """Return when a timed step ends, or None if the step waits for a condition."""
         return None if self.at_s is None else self.at_s + self.for_s

@@ -11,7 +11,8 @@
 ``all``                 every node
 ``rest``                as a side: the nodes that no other side names
 ``publisher:0``         that publisher, ``consumer:0`` that consumer; only at the ends of links
-``balancer:0``          that load balancer; only at the ends of links
+``balancer:0``          that load balancer; only of ``kill`` and ``pause``, and at the ends of links
+``balancer:all``        every load balancer; only of ``kill`` and ``pause``
 ``X -> Y``              the links from each node of X to each of Y
 ``X <-> Y``             the same, in both directions; of more sides, such as ``X <-> Y <-> Z``, those of each pair
 ======================  ==========================================================================
@@ -30,6 +31,7 @@ from rabbitmq_resilience.workload.queues import queue_names
 from rabbitmq_resilience.workload.workload_model import Workload
 
 REST = "rest"
+ALL_BALANCERS = "balancer:all"
 _CLIENT_ROLES = ("publisher", "consumer")
 _NO_NODES = (*_CLIENT_ROLES, "balancer")
 _CHOSEN_BY_SEED = ("minority", "majority", "one")
@@ -135,6 +137,11 @@ def _sizes(topology: Topology) -> Mapping[str, int]:
 def names_no_node(target: str) -> bool:
     """Return whether the target is a client or a balancer."""
     return target.partition(":")[0] in _NO_NODES
+
+
+def balancers_meant(target: str, topology: Topology) -> tuple[str, ...]:
+    """Return the load balancers that the target means: one, or all of the topology."""
+    return topology.balancer_names if target == ALL_BALANCERS else (target,)
 
 
 def check_balancer(balancer: str, topology: Topology) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,8 @@ from rabbitmq_resilience.model.yaml_files import (
     parsed,
     read_text,
 )
+from rabbitmq_resilience.nemesis.fault_catalogue import FAULTS
+from rabbitmq_resilience.nemesis.former_faults import advice, with_present_steps
 from rabbitmq_resilience.scenario.expectations import FORMER_SPELLING
 from rabbitmq_resilience.scenario.model import Scenario
 from rabbitmq_resilience.scenario.named_files import with_copies, with_whole_paths
@@ -55,7 +58,7 @@ def stated(
 ) -> ValidatedScenario:
     """Return the scenario that a parsed document states, as ``parse`` does. Raise FaultFileError."""
     try:
-        plain = _with_preset(document.plain, document.lines)
+        plain = with_present_steps(_with_preset(document.plain, document.lines))
     except ProblemError as error:
         raise FaultFileError(source, [error.problem]) from None
     except (TypeError, ValueError, OverflowError) as error:
@@ -67,13 +70,21 @@ def stated(
 
 
 def _warn_of_former_spelling(document: Document, source: str) -> None:
-    """Warn of fields that have other names since version 0.1, with their lines."""
-    for number, expected in enumerate(document.plain.get("expect") or ()):
+    """Warn of fields and faults that have other names since version 0.1, with their lines."""
+    for location, write, former in _former_spelling(document.plain):
+        place = f"{source}, line {document.lines.of(location)}: {'.'.join(map(str, location))}"
+        warnings.warn(f"{place}: write {write}; {former} goes in the next release", FutureWarning, stacklevel=2)
+
+
+def _former_spelling(plain: Mapping[str, Any]) -> Iterator[tuple[Location, str, str]]:
+    """Yield where a name of version 0.1 is, what to write there, and what goes."""
+    for number, expected in enumerate(plain.get("expect") or ()):
         for former in sorted(FORMER_SPELLING.keys() & expected.keys()):
-            line = document.lines.of(("expect", number, former))
             present = "intermittent: true (for always: false)" if former == "always" else FORMER_SPELLING[former]
-            text = f"{source}, line {line}: expect.{number}.{former}: write {present}; the former name goes in the next"
-            warnings.warn(f"{text} release", FutureWarning, stacklevel=2)
+            yield ("expect", number, former), present, "the former name"
+    for number, step in enumerate(plain.get("schedule") or ()):
+        if (present_step := advice(step)) is not None:
+            yield ("schedule", number, "fault"), present_step, str(step["fault"])
 
 
 def save(scenario: Scenario, path: Path) -> Scenario:

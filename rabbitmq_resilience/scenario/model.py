@@ -20,6 +20,7 @@ from rabbitmq_resilience.model.node_options import NONE, NodeOptions
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
 from rabbitmq_resilience.nemesis.footprint import Footprint
+from rabbitmq_resilience.nemesis.former_faults import with_present_steps
 from rabbitmq_resilience.nemesis.scheduled_fault import LASTS_S_MAX, TICKS_NOT_KNOWN_S, ends_by_s
 from rabbitmq_resilience.scenario.expectations import VALID_EXPECTED, Expectation, VersionRange, is_within
 from rabbitmq_resilience.sut.broker.plugins import PLUGIN
@@ -99,6 +100,11 @@ class Scenario(Spec):
     schedule: tuple[AnyFault, ...] = ()
     invariants: Annotated[Invariants, PlainSerializer(lambda value: value.model_dump(mode="json", exclude_unset=True))]
     expect: tuple[Expectation, ...] = ()
+
+    @classmethod
+    def model_validate(cls, obj: Any, **options: Any) -> Self:
+        """Return the scenario that a mapping states, with its steps in the present or in the former spelling."""
+        return super().model_validate(with_present_steps(obj), **options)
 
     @property
     def chosen_invariants(self) -> Mapping[str, InvariantSpec]:

@@ -39,7 +39,7 @@ def problems(scenario: Scenario, driver: str | None) -> Iterator[tuple[Location,
     yield from _size_problems(scenario, driver)
     yield from _limit_problems(scenario, driver)
     for i, step in enumerate(scenario.schedule):
-        if driver is not None and step.acts_on not in DRIVERS[driver].offers:
+        if driver is not None and step.ability not in DRIVERS[driver].offers:
             yield ("schedule", i, "fault"), _not_offered(step, driver)
         for field, text in step.problems(topology, scenario.workload).items():
             yield ("schedule", i, field), text
@@ -65,8 +65,8 @@ def problems(scenario: Scenario, driver: str | None) -> Iterator[tuple[Location,
 
 
 def _not_offered(step: AnyFault, driver: str) -> str:
-    text = f"{step.fault} acts on {step.acts_on}, and the driver {driver} offers only"
-    others = [f"{OPTION}driver {name}" for name, other in FORMING.items() if step.acts_on in other.offers]
+    text = f"{step.fault} acts on {step.ability}, and the driver {driver} offers only"
+    others = [f"{OPTION}driver {name}" for name, other in FORMING.items() if step.ability in other.offers]
     if not others:
         others = [f"{OPTION}cluster FILE, of existing brokers in pods,"]
     hint = f"; {' or '.join(others)} does" if others else ""

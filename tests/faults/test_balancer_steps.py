@@ -18,30 +18,30 @@ def step(fault: str, *, at_s: float = 1, for_s: float = 10, **fields: Any) -> di
     return {"at_s": at_s, "for_s": for_s, "fault": fault, **fields}
 
 
-@pytest.mark.parametrize("fault", ["kill_balancer", "pause_balancer"])
-@pytest.mark.parametrize("balancer", ["balancer:0", "balancer:1", "all"])
+@pytest.mark.parametrize("fault", ["kill", "pause"])
+@pytest.mark.parametrize("balancer", ["balancer:0", "balancer:1", "balancer:all"])
 def test_balancers_are_named_by_number(fault: str, balancer: str) -> None:
-    parsed(step(fault, balancer=balancer), driver="local", topology=BALANCED)
+    parsed(step(fault, node=balancer), driver="local", topology=BALANCED)
 
 
 @pytest.mark.parametrize(
     ("balancer", "topology", "names"),
     [
         ("balancer:2", BALANCED, "balancer:0, balancer:1"),
-        ("a1", BALANCED, "'a1'"),
+        ("balancer:one", BALANCED, "'balancer:one'"),
         ("balancer:0", PLAIN, "balancers: 2"),
-        ("all", PLAIN, "balancers: 2"),
+        ("balancer:all", PLAIN, "balancers: 2"),
     ],
 )
 def test_a_balancer_that_is_not_there_is_refused(balancer: str, topology: str, names: str, message: Messages) -> None:
-    told = refused(step("kill_balancer", balancer=balancer), driver="local", topology=topology)
+    told = refused(step("kill", node=balancer), driver="local", topology=topology)
     message(told)
     assert names in told
 
 
 @pytest.mark.parametrize("driver", FORMING)
 def test_every_driver_that_forms_clusters_has_balancers(driver: str) -> None:
-    parsed(step("kill_balancer", balancer="balancer:0"), driver=driver, topology=BALANCED)
+    parsed(step("kill", node="balancer:0"), driver=driver, topology=BALANCED)
 
 
 @pytest.mark.parametrize(
@@ -89,19 +89,29 @@ def test_links_that_nobody_uses_are_refused(between: list[str], topology: str, n
 @pytest.mark.parametrize(
     "other",
     [
-        step("pause_balancer", at_s=5, balancer="balancer:0"),
-        step("kill_balancer", at_s=5, balancer="all"),
+        step("pause", at_s=5, node="balancer:0"),
+        step("kill", at_s=5, node="balancer:all"),
         step("partition", at_s=5, between=["balancer:0", "b1"]),
         step("disconnect", at_s=5, between=["publisher:0", "balancer:0"]),
         step("latency", at_s=5, links="balancer:0 -> b1", latency_ms=50),
     ],
 )
 def test_two_steps_on_one_balancer_at_a_time_are_refused(other: dict[str, Any], message: Messages) -> None:
-    told = refused(step("kill_balancer", balancer="balancer:0"), other, driver="local", topology=BALANCED)
+    told = refused(step("kill", node="balancer:0"), other, driver="local", topology=BALANCED)
     assert "balancer:0" in told
     message(told)
 
 
 def test_two_balancers_may_be_taken_at_a_time() -> None:
-    one, other = step("kill_balancer", balancer="balancer:0"), step("pause_balancer", at_s=5, balancer="balancer:1")
+    one, other = step("kill", node="balancer:0"), step("pause", at_s=5, node="balancer:1")
     parsed(one, other, step("kill", at_s=3, node="a1"), driver="local", topology=BALANCED)
+
+
+def test_a_balancer_is_only_killed_and_paused(message: Messages) -> None:
+    message(refused(step("stop", node="balancer:0"), driver="local", topology=BALANCED))
+    message(refused(step("kill", node="balancer:0"), driver="attached", topology=BALANCED))
+
+
+def test_the_former_name_never_takes_a_broker(message: Messages) -> None:
+    with pytest.warns(FutureWarning, match="write fault: kill, node: 'balancer:a1'"):
+        message(refused(step("kill_balancer", balancer="a1"), driver="local", topology=BALANCED))

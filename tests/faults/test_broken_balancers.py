@@ -16,11 +16,10 @@ from rabbitmq_resilience.nemesis.disconnect import Disconnect
 from rabbitmq_resilience.nemesis.fault import FaultContext
 from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
 from rabbitmq_resilience.nemesis.kill import Kill
-from rabbitmq_resilience.nemesis.kill_balancer import KillBalancer
 from rabbitmq_resilience.nemesis.latency import Latency
 from rabbitmq_resilience.nemesis.nemesis import Nemesis
 from rabbitmq_resilience.nemesis.partition import Partition
-from rabbitmq_resilience.nemesis.pause_balancer import PauseBalancer
+from rabbitmq_resilience.nemesis.pause import Pause
 from rabbitmq_resilience.sut.running import RunningCluster
 from tests.drivers import DRIVEN, formed_by
 from tests.whole import await_fit, await_whole
@@ -67,7 +66,7 @@ def play(cluster: RunningCluster, *steps: AnyFault) -> dict[int, Told]:
 
 def test_one_that_dies_refuses_while_the_other_answers(cluster: RunningCluster) -> None:
     before = cluster.balancers.life("balancer:0")
-    told = play(cluster, KillBalancer(at_s=0, for_s=8, balancer="balancer:0"))[0]
+    told = play(cluster, Kill(at_s=0, for_s=8, node="balancer:0"))[0]
     assert re.search("balancer:0 .* (-9|137)", told["proven"])
     assert "refused" in told["proven"]
     assert "balancer:1 answers" in told["proven"]
@@ -77,7 +76,7 @@ def test_one_that_dies_refuses_while_the_other_answers(cluster: RunningCluster) 
 
 def test_one_that_freezes_answers_nobody_and_goes_on(cluster: RunningCluster) -> None:
     before = cluster.balancers.life("balancer:1")
-    told = play(cluster, PauseBalancer(at_s=0, for_s=8, balancer="balancer:1"))[0]
+    told = play(cluster, Pause(at_s=0, for_s=8, node="balancer:1"))[0]
     assert "balancer:1 is suspended" in told["proven"]
     assert "for 1 s" in told["proven"]
     assert "balancer:0 answers" in told["proven"]
@@ -87,7 +86,7 @@ def test_one_that_freezes_answers_nobody_and_goes_on(cluster: RunningCluster) ->
 
 @pytest.mark.brokers
 def test_of_all_that_die_the_brokers_tell(cluster: RunningCluster) -> None:
-    told = play(cluster, KillBalancer(at_s=0, for_s=8, balancer="all"))[0]
+    told = play(cluster, Kill(at_s=0, for_s=8, node="balancer:all"))[0]
     assert "balancer:0, balancer:1" in told["proven"]
     assert "refused" in told["proven"]
     assert "a1 answers" in told["proven"]
@@ -98,7 +97,7 @@ def test_of_all_that_die_the_brokers_tell(cluster: RunningCluster) -> None:
 def test_one_that_is_gone_already_proves_nothing(cluster: RunningCluster) -> None:
     cluster.balancers.kill("balancer:0")
     try:
-        told = play(cluster, KillBalancer(at_s=0, for_s=4, balancer="balancer:0"))[0]
+        told = play(cluster, Kill(at_s=0, for_s=4, node="balancer:0"))[0]
     finally:
         cluster.balancers.start("balancer:0")
     assert "proven" not in told
@@ -130,5 +129,5 @@ def test_links_of_balancers_are_broken_and_healed(cluster: RunningCluster, step:
 
 @pytest.mark.brokers
 def test_a_balancer_dies_while_a_broker_is_gone(cluster: RunningCluster) -> None:
-    told = play(cluster, Kill(at_s=0, for_s=12, node="a1"), KillBalancer(at_s=2, for_s=6, balancer="balancer:0"))
+    told = play(cluster, Kill(at_s=0, for_s=12, node="a1"), Kill(at_s=2, for_s=6, node="balancer:0"))
     assert all({"proven", "heal_proven"} <= states.keys() for states in told.values()), told

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
 from rabbitmq_resilience.scenario import fault_file
 from rabbitmq_resilience.scenario.fault_file import FaultFileError
+from rabbitmq_resilience.scenario.model import Scenario
 
 WHOLE = """
 version: 1
@@ -49,3 +51,32 @@ def test_a_scenario_is_written_in_the_present_spelling() -> None:
 def test_both_spellings_at_once_are_refused(fields: str) -> None:
     with pytest.raises(FaultFileError, match="which is there too"):
         fault_file.parse(WHOLE.format(fields=fields), driver=None)
+
+
+STEPS = """
+version: 1
+title: A load balancer dies
+topology: three_nodes_two_balancers
+workload: {{queues: 1, publishers: 2, consumers: 2}}
+schedule:
+  - {{at_s: 1, for_s: 1, {step}}}
+invariants: {{no_loss: {{}}, recovery: {{}}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("former", "present"),
+    [
+        ('fault: kill_balancer, balancer: "balancer:0"', "fault: kill, node: 'balancer:0'"),
+        ("fault: pause_balancer, balancer: all", "fault: pause, node: 'balancer:all'"),
+    ],
+)
+def test_former_faults_mean_the_same_and_are_warned_of(former: str, present: str) -> None:
+    with pytest.warns(FutureWarning) as warned:
+        found = fault_file.parse(STEPS.format(step=former), source="a.fault.yaml", driver="docker")
+    assert found == fault_file.parse(STEPS.format(step=present), driver="docker")
+    name = former.split(",", maxsplit=1)[0].removeprefix("fault: ")
+    (text,) = (str(one.message) for one in warned)
+    assert text == f"a.fault.yaml, line 7: schedule.0.fault: write {present}; {name} goes in the next release"
+    assert fault_file.parse(STEPS.format(step=former), driver=None) == found
+    assert Scenario.model_validate(yaml.safe_load(STEPS.format(step=former))) == found

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from rabbitmq_resilience.model import topology_catalogue
-from rabbitmq_resilience.nemesis.kill_balancer import KillBalancer
+from rabbitmq_resilience.nemesis.kill import Kill
 from rabbitmq_resilience.scenario import fault_file
 from rabbitmq_resilience.scenario.model import Invariants, Scenario
 from rabbitmq_resilience.scenario.validation import validated
@@ -106,12 +106,12 @@ def test_a_scenario_is_refused_where_the_other_balancers_cannot_take_all(
             topology=topology_catalogue.load("three_nodes_two_balancers"),
             workload=Workload(idle_connections=13_000),
             invariants=Invariants.model_validate({"no_loss": {}}),
-            schedule=tuple(KillBalancer(at_s=1, for_s=3, balancer=name) for name in balancers),
+            schedule=tuple(Kill(at_s=1, for_s=3, node=name) for name in balancers),
         )
         validated(scenario, driver="local")
 
     check()
-    check("all")
+    check("balancer:all")
     with message.of(fault_file.FaultFileError) as refused:
         check("balancer:1")
     assert "idle_connections" in str(refused.value)
