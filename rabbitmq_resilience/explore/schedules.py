@@ -8,7 +8,7 @@ A run takes half a minute in addition to its faults. Therefore a run has several
 matter.
 
 Not drawn: ``lose_disk`` (nothing is promised if a second member is away before the first is in sync again), faults of
-packets and containers (``packet_loss``, ``limit``, ``stress`` and so on), steps that wait for a condition, and flapping
+packets and containers (``netem``, ``limit``, ``stress`` and so on), steps that wait for a condition, and flapping
 links of clients (clients notice them too seldom for a proof).
 """
 

@@ -27,11 +27,7 @@ from rabbitmq_resilience.nemesis.kill_client import KillClient
 from rabbitmq_resilience.nemesis.latency import Latency
 from rabbitmq_resilience.nemesis.limit import Limit
 from rabbitmq_resilience.nemesis.lose_disk import LoseDisk
-from rabbitmq_resilience.nemesis.packet_corrupt import PacketCorrupt
-from rabbitmq_resilience.nemesis.packet_delay import PacketDelay
-from rabbitmq_resilience.nemesis.packet_duplicate import PacketDuplicate
-from rabbitmq_resilience.nemesis.packet_loss import PacketLoss
-from rabbitmq_resilience.nemesis.packet_rate import PacketRate
+from rabbitmq_resilience.nemesis.netem import Netem
 from rabbitmq_resilience.nemesis.partition import Partition
 from rabbitmq_resilience.nemesis.pause import Pause
 from rabbitmq_resilience.nemesis.purge_queue import PurgeQueue
@@ -56,11 +52,7 @@ OURS: tuple[type[ScheduledFault], ...] = (
     Upgrade,  # brokers are replaced by another version, on the same data
     LoseDisk,  # brokers die at once, and their data is gone
     Alarm,  # brokers run out of memory or disk, and block publishers
-    PacketLoss,  # packets between brokers are lost
-    PacketDelay,  # packets arrive later
-    PacketDuplicate,  # packets arrive twice
-    PacketCorrupt,  # packets are damaged
-    PacketRate,  # packets wait for each other
+    Netem,  # packets between brokers are lost, delayed, damaged or repeated
     Limit,  # brokers get less CPU or memory
     DiskFull,  # the disk of a broker is full to the last block
     Clock,  # the clock of a broker jumps

@@ -34,6 +34,11 @@ class FormerFault:
 FORMER_FAULTS: Mapping[str, FormerFault] = {
     "kill_balancer": FormerFault("kill", {"balancer": "node"}, value=_as_balancer),
     "pause_balancer": FormerFault("pause", {"balancer": "node"}, value=_as_balancer),
+    "packet_loss": FormerFault("netem", {"percent": "loss_percent"}, implied={"by": "iptables"}),
+    "packet_delay": FormerFault("netem", {}),
+    "packet_rate": FormerFault("netem", {}),
+    "packet_corrupt": FormerFault("netem", {"percent": "corrupt_percent"}),
+    "packet_duplicate": FormerFault("netem", {"percent": "duplicate_percent"}),
 }
 
 

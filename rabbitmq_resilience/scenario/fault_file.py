@@ -20,7 +20,6 @@ from rabbitmq_resilience.model.yaml_files import (
     parsed,
     read_text,
 )
-from rabbitmq_resilience.nemesis.fault_catalogue import FAULTS
 from rabbitmq_resilience.nemesis.former_faults import advice, with_present_steps
 from rabbitmq_resilience.scenario.expectations import FORMER_SPELLING
 from rabbitmq_resilience.scenario.model import Scenario

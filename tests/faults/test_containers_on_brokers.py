@@ -19,7 +19,7 @@ from rabbitmq_resilience.nemesis.conditions import AfterStep, NotCritical, When
 from rabbitmq_resilience.nemesis.disk_full import DiskFull
 from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
 from rabbitmq_resilience.nemesis.limit import Limit
-from rabbitmq_resilience.nemesis.packet_loss import PacketLoss
+from rabbitmq_resilience.nemesis.netem import Netem
 from rabbitmq_resilience.nemesis.stop import Stop
 from rabbitmq_resilience.nemesis.stress import Stress
 from rabbitmq_resilience.nemesis.upgrade import Upgrade
@@ -86,7 +86,7 @@ def test_packets_are_lost_and_brokers_are_limited_and_both_are_healed(docker: Op
     result = played(
         docker,
         tmp_path,
-        PacketLoss(at_s=1, for_s=25, links="zone:a <-> zone:b", percent=20),
+        Netem(at_s=1, for_s=25, links="zone:a <-> zone:b", loss_percent=20, by="iptables"),
         Limit(at_s=2, for_s=15, node="c1", cpus=0.1, memory_bytes=MEMORY_BYTES),
     )
     assert result.document["as_expected"], result.story()

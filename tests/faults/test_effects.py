@@ -10,7 +10,7 @@ from rabbitmq_resilience.history.events import Effect
 from rabbitmq_resilience.model.links import Link
 from rabbitmq_resilience.nemesis.latency import LatencyInjection
 from rabbitmq_resilience.nemesis.limit import LimitInjection
-from rabbitmq_resilience.nemesis.packet_delay import PacketDelay
+from rabbitmq_resilience.nemesis.netem import Netem
 from rabbitmq_resilience.nemesis.stress import StressInjection
 
 NOBODY = cast(Any, None)
@@ -20,8 +20,8 @@ LINKS = frozenset({Link("a1", "b1")})
 @pytest.mark.parametrize(("jitter_ms", "slow_s"), [(0, 3.0), (500, 3.5)])
 def test_a_latency_tells_by_how_much_messages_are_late_at_most(jitter_ms: int, slow_s: float) -> None:
     assert LatencyInjection(NOBODY, LINKS, 3000, jitter_ms).effect == Effect(links_slow=LINKS, slow_s=slow_s)
-    delay = PacketDelay(at_s=1, for_s=9, links="a1 -> b1", delay_ms=300, jitter_ms=jitter_ms // 10)
-    assert delay.effect_on(LINKS) == Effect(links_slow=LINKS, slow_s=round(0.3 + jitter_ms / 10_000, 3))
+    delay = Netem(at_s=1, for_s=9, links="a1 -> b1", delay_ms=300, jitter_ms=jitter_ms // 10)
+    assert delay.change.effect_on(LINKS) == Effect(links_slow=LINKS, slow_s=round(0.3 + jitter_ms / 10_000, 3))
 
 
 def test_limited_and_stressed_nodes_are_starved() -> None:

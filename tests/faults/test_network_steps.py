@@ -40,5 +40,5 @@ def test_latency_is_more_than_the_network_has(message: Messages) -> None:
 
 
 def test_packets_must_not_go_through_the_proxies_of_the_network(message: Messages) -> None:
-    told = refused(step("packet_loss", links="a1 -> b1", percent=10), topology=FAR, driver="docker")
+    told = refused(step("netem", links="a1 -> b1", loss_percent=10), topology=FAR, driver="docker")
     message(told)

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from rabbitmq_resilience.model.links import Link
-from rabbitmq_resilience.nemesis.packet_faults import PacketCounts, PacketStep
+from rabbitmq_resilience.nemesis.netem import Netem
+from rabbitmq_resilience.nemesis.packet_changes import PacketCounts
 from rabbitmq_resilience.runner.run import RunContext
 from rabbitmq_resilience.scenario import fault_file
 from rabbitmq_resilience.sut.pool import ClusterPool
@@ -20,15 +21,16 @@ from tests.faults.written_steps import parsed, refused
 from tests.messages import Messages
 from tests.run_scenarios import run_validated
 
-LOSS = {"at_s": 2, "for_s": 9, "fault": "packet_loss", "links": "zone:a -> zone:b", "percent": 20}
+LOSS = {"at_s": 2, "for_s": 9, "fault": "netem", "links": "zone:a -> zone:b", "loss_percent": 20, "by": "iptables"}
 LIMIT = {"at_s": 2, "for_s": 9, "fault": "limit", "node": "a1", "cpus": 0.2}
 STRESS = {"at_s": 2, "for_s": 9, "fault": "stress", "node": "zone:a", "cpu_workers": 2}
+LINKS = {"at_s": 2, "for_s": 9, "links": "zone:a -> zone:b"}
 NETEM: list[dict[str, Any]] = [
-    {"fault": "packet_loss", "percent": 0.5, "by": "netem"},
-    {"fault": "packet_delay", "delay_ms": 80, "jitter_ms": 20},
-    {"fault": "packet_duplicate", "percent": 10},
-    {"fault": "packet_corrupt", "percent": 2.5},
-    {"fault": "packet_rate", "rate_kbit_per_s": 256},
+    {"fault": "netem", "loss_percent": 0.5},
+    {"fault": "netem", "delay_ms": 80, "jitter_ms": 20},
+    {"fault": "netem", "duplicate_percent": 10},
+    {"fault": "netem", "corrupt_percent": 2.5},
+    {"fault": "netem", "rate_kbit_per_s": 256},
 ]
 
 
@@ -36,9 +38,9 @@ parsed_on_five = partial(parsed, topology="five_nodes_three_zones")
 refused_on_five = partial(refused, topology="five_nodes_three_zones")
 
 
-def step(**fields: Any) -> PacketStep:
+def step(**fields: Any) -> Netem:
     (made,) = parsed_on_five({"at_s": 2, "for_s": 9, "links": "zone:a -> zone:b", **fields}).schedule
-    assert isinstance(made, PacketStep)
+    assert isinstance(made, Netem)
     return made
 
 
@@ -86,17 +88,21 @@ def test_loss_needs_pumba_and_the_others_netem_too() -> None:
 def test_each_is_one_of_pumba_s_actions(fields: dict[str, Any], action: str) -> None:
     disturbance = step(**fields).disturbance
     assert " ".join(disturbance.action) == action
-    assert disturbance.by == ("iptables" if fields["fault"] == "packet_loss" and "by" not in fields else "netem")
+    assert disturbance.by == (fields.get("by", "netem"))
 
 
 @pytest.mark.parametrize(
     ("steps", "names"),
     [
-        ([{**LOSS, "percent": 0.5}], "schedule[0].percent"),
-        ([{**LOSS, "percent": 0}], "schedule[0].percent"),
+        ([{**LOSS, "loss_percent": 0.5}], "schedule[0].loss_percent"),
+        ([{**LOSS, "loss_percent": 0}], "schedule[0].loss_percent"),
+        ([{**LOSS, "delay_ms": 80}], "loss_percent and delay_ms are done"),
+        ([{**LOSS, "loss_percent": None}], "nothing is done"),
+        ([{**LOSS, "jitter_ms": 5}], "give delay_ms"),
+        ([{**LINKS, **NETEM[3], "by": "iptables"}], "leave by out"),
         ([{**LOSS, "links": "publisher:0 -> a1"}], "schedule[0].links"),
         ([{**LOSS, "links": "zone:a -> zone:x"}], "zone:x"),
-        ([{**LOSS, **NETEM[1], "jitter_ms": 75}], "schedule[0]"),
+        ([{**LINKS, **NETEM[1], "jitter_ms": 75}], "schedule[0].jitter_ms"),
         ([{**LIMIT, "cpus": None}], "schedule[0]"),
         ([{**STRESS, "cpu_workers": 0}], "schedule[0]"),
         ([{**STRESS, "memory_bytes": 5}], "schedule[0].memory_bytes"),
@@ -130,7 +136,7 @@ def seen(sent: int = 100, *answers_ms: float, met: int = 50, repeated: int = 0) 
     ("fields", "shows", "does_not"),
     [
         (LOSS, seen(100, *[1.0] * 80), seen(100, *[1.0] * 100)),
-        ({**LOSS, "percent": 100}, seen(100), seen(100, 1.0)),
+        ({**LOSS, "loss_percent": 100}, seen(100), seen(100, 1.0)),
         (NETEM[1], seen(2, 61.0, 99.0), seen(2, 59.0, 99.0)),
         (NETEM[1], seen(1, 60.0), seen(1)),
         (NETEM[2], seen(1, 1.0, repeated=1), seen(1, 1.0)),
@@ -139,15 +145,15 @@ def seen(sent: int = 100, *answers_ms: float, met: int = 50, repeated: int = 0) 
     ],
 )
 def test_probes_show_each_or_do_not(fields: dict[str, Any], shows: PacketCounts, does_not: PacketCounts) -> None:
-    assert step(**fields).unseen(shows) == ""
-    assert step(**fields).unseen(does_not) != ""
+    assert step(**fields).change.unseen(shows) == ""
+    assert step(**fields).change.unseen(does_not) != ""
 
 
 def test_much_loss_is_judged_as_a_cut_that_comes_and_goes() -> None:
     link = frozenset({Link("a1", "b1")})
 
-    assert step(**{**LOSS, "percent": 2}).effect_on(link).links_slow == link
-    effects = {percent: step(**{**LOSS, "percent": percent}).effect_on(link) for percent in (20, 100)}
+    assert step(**{**LOSS, "loss_percent": 2}).change.effect_on(link).links_slow == link
+    effects = {percent: step(**{**LOSS, "loss_percent": percent}).change.effect_on(link) for percent in (20, 100)}
     assert all(effect.links_cut == link for effect in effects.values())
     assert {percent: effect.intermittent for percent, effect in effects.items()} == {20: True, 100: False}
 

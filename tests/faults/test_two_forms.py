@@ -27,12 +27,12 @@ FAULTS = {
     "disconnect": "",
     "flapping": "period_s: 2, ",
     "latency": "latency_ms: 80, ",
-    "packet_loss": "percent: 5, ",
+    "netem": "loss_percent: 5, ",
 }
 
 
 def read(step: str) -> Scenario:
-    driver = "docker" if "packet" in step else "local"
+    driver = "docker" if "netem" in step else "local"
     return fault_file.parse(FILE.format(step=step), source="two.yaml", driver=driver)
 
 
@@ -58,7 +58,7 @@ def test_both_forms_are_the_same_step(fault: str, between: str, links: str) -> N
     assert fault_file.parse(fault_file.dump(other), driver=None) == other
 
 
-@pytest.mark.parametrize("fault", ["partition", "flapping", "latency", "packet_loss"])
+@pytest.mark.parametrize("fault", ["partition", "flapping", "latency", "netem"])
 def test_one_direction_is_the_same_too(fault: str) -> None:
     more = f"fault: {fault}, {FAULTS[fault]}"
     one = read(f'{more}between: ["zone:c", rest], one_way: true').schedule[0]

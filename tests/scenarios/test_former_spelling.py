@@ -64,19 +64,37 @@ invariants: {{no_loss: {{}}, recovery: {{}}}}
 """
 
 
+LOSES = "loss_percent: 5"
+AGAIN = "fault: netem, links: a1 -> b1"
+
+
 @pytest.mark.parametrize(
-    ("former", "present"),
+    ("former", "present", "advice"),
     [
-        ('fault: kill_balancer, balancer: "balancer:0"', "fault: kill, node: 'balancer:0'"),
-        ("fault: pause_balancer, balancer: all", "fault: pause, node: 'balancer:all'"),
+        ("fault: kill_balancer, balancer: 'balancer:0'", "fault: kill, node: 'balancer:0'", ""),
+        ("fault: pause_balancer, balancer: all", "fault: pause, node: 'balancer:all'", ""),
+        (
+            "fault: packet_loss, percent: 5",
+            "by: iptables, loss_percent: 5",
+            "fault: netem, by: iptables, loss_percent: 5",
+        ),
+        ("fault: packet_loss, percent: 5, by: netem", "loss_percent: 5", "fault: netem, loss_percent: 5"),
+        ("fault: packet_delay, delay_ms: 50, jitter_ms: 10", "delay_ms: 50, jitter_ms: 10", "fault: netem"),
+        ("fault: packet_rate, rate_kbit_per_s: 256", "rate_kbit_per_s: 256", "fault: netem"),
+        ("fault: packet_corrupt, percent: 2.5", "corrupt_percent: 2.5", "fault: netem, corrupt_percent: 2.5"),
+        ("fault: packet_duplicate, percent: 10", "duplicate_percent: 10", "fault: netem, duplicate_percent: 10"),
     ],
 )
-def test_former_faults_mean_the_same_and_are_warned_of(former: str, present: str) -> None:
+def test_former_faults_mean_the_same_and_are_warned_of(former: str, present: str, advice: str) -> None:
+    if advice:
+        former, present = f"{former}, links: a1 -> b1", f"{AGAIN}, {present}"
     with pytest.warns(FutureWarning) as warned:
         found = fault_file.parse(STEPS.format(step=former), source="a.fault.yaml", driver="docker")
     assert found == fault_file.parse(STEPS.format(step=present), driver="docker")
-    name = former.split(",", maxsplit=1)[0].removeprefix("fault: ")
+    name = former.split(",")[0].removeprefix("fault: ")
     (text,) = (str(one.message) for one in warned)
-    assert text == f"a.fault.yaml, line 7: schedule.0.fault: write {present}; {name} goes in the next release"
+    told = f"write {advice or present}; {name} goes in the next release"
+    assert text == f"a.fault.yaml, line 7: schedule.0.fault: {told}"
     assert fault_file.parse(STEPS.format(step=former), driver=None) == found
     assert Scenario.model_validate(yaml.safe_load(STEPS.format(step=former))) == found
+    assert fault_file.parse(fault_file.dump(found), driver="docker") == found

@@ -74,7 +74,11 @@ def machines(lines: list[str]) -> set[str]:
         ),
         ("{at_s: 2, for_s: 20, fault: partition, between: [a1, b1]}", "cut: ", {"host1", "host2"}),
         ("{at_s: 2, for_s: 20, fault: latency, links: 'a1 -> b1', latency_ms: 50}", "delay: ", {"host1"}),
-        ("{at_s: 2, for_s: 20, fault: packet_loss, links: 'a1 -> b1', percent: 5}", "lose_packets: ", {"host2"}),
+        (
+            "{at_s: 2, for_s: 20, fault: netem, links: 'a1 -> b1', loss_percent: 5, by: iptables}",
+            "lose_packets: ",
+            {"host2"},
+        ),
     ],
 )
 def test_each_act_names_its_machines(cluster: Path, step: str, act: str, at: set[str]) -> None:
@@ -112,7 +116,7 @@ def test_every_step_that_may_be_played_there_is_told(cluster: Path) -> None:
         seen.add(name)
         acts = scenario.footprints[0].acts
         assert bool(acts) == bool(machines(lines) or any("management API" in line for line in lines)), name
-    assert {"kill", "pause", "partition", "disconnect", "packet_loss", "rebalance"} <= seen <= set(FAULTS)
+    assert {"kill", "pause", "partition", "disconnect", "netem", "rebalance"} <= seen <= set(FAULTS)
 
 
 def kill(node: str, *, at_s: int) -> str:
@@ -213,9 +217,9 @@ def test_each_act_on_pods_tells_how_it_ends(
 @pytest.mark.parametrize(
     ("fields", "kind", "by_rules"),
     [
-        ("fault: packet_loss, percent: 10", "loss by iptables", True),
-        ("fault: packet_loss, percent: 10, by: netem", "loss by netem", False),
-        ("fault: packet_delay, delay_ms: 50", "delay by netem", False),
+        ("fault: netem, loss_percent: 10, by: iptables", "loss by iptables", True),
+        ("fault: netem, loss_percent: 10", "loss by netem", False),
+        ("fault: netem, delay_ms: 50", "delay by netem", False),
     ],
 )
 def test_what_is_not_done_to_packets_there_is_refused(

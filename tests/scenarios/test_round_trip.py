@@ -14,7 +14,7 @@ from rabbitmq_resilience.nemesis.conditions import DepthOver, LeaderOn, NodeIs, 
 from rabbitmq_resilience.nemesis.kill import Kill
 from rabbitmq_resilience.nemesis.latency import Latency
 from rabbitmq_resilience.nemesis.limit import Limit
-from rabbitmq_resilience.nemesis.packet_loss import PacketLoss
+from rabbitmq_resilience.nemesis.netem import Netem
 from rabbitmq_resilience.nemesis.partition import Partition
 from rabbitmq_resilience.nemesis.stop import Stop
 from rabbitmq_resilience.scenario import fault_file
@@ -45,13 +45,13 @@ beginnings = st.one_of(
 @st.composite
 def steps(draw: st.DrawFn) -> Any:
     begins = {**draw(beginnings), "for_s": draw(lengths_s)}
-    kind = draw(st.sampled_from([Kill, Stop, Partition, Latency, PacketLoss, Limit]))
+    kind = draw(st.sampled_from([Kill, Stop, Partition, Latency, Netem, Limit]))
     fields: dict[type, dict[str, Any]] = {
         Kill: {"node": "leader:q1"},
         Stop: {"node": "all", "drain": draw(st.booleans()), "configure": draw(st.dictionaries(keys, texts))},
         Partition: {"between": draw(st.permutations(["zone:a", "rest", "publisher:0"])), "one_way": False},
         Latency: {"links": "a1 <-> b1", "latency_ms": draw(st.integers(1, 6500))},
-        PacketLoss: {"links": "zone:a -> c1", "percent": draw(st.floats(0, 100, exclude_min=True))},
+        Netem: {"links": "zone:a -> c1", "loss_percent": draw(st.floats(0, 100, exclude_min=True))},
         Limit: {"node": "a1", "cpus": draw(st.floats(0.05, 8))},
     }
     return kind(**begins, **fields[kind])

@@ -14,7 +14,7 @@ from rabbitmq_resilience.extensions.attached.shape import ShapeError
 from rabbitmq_resilience.extensions.attached.shape import fitted as fitted_topology
 from rabbitmq_resilience.model.errors import NotPlayableError
 from rabbitmq_resilience.model.yaml_files import Location, Problem
-from rabbitmq_resilience.nemesis.packet_faults import PacketStep
+from rabbitmq_resilience.nemesis.netem import Netem
 from rabbitmq_resilience.scenario.fault_file import FaultFileError
 from rabbitmq_resilience.scenario.model import Scenario
 
@@ -58,7 +58,7 @@ def refusals(scenario: Scenario, stated: ClusterFile) -> Iterator[tuple[Location
         if touched and not footprint.acts:
             text = f"the fault {step.fault} does not say what it does to {', '.join(touched)} (acts of its footprint)"
             yield ("schedule", i, "fault"), f"{text}, so nothing in allow can permit it"
-        if isinstance(step, PacketStep) and (text := untreated(stated, step.disturbance)):
+        if isinstance(step, Netem) and (text := untreated(stated, step.disturbance)):
             yield ("schedule", i, "fault"), text
     for act in sorted({act for step in scenario.footprints for act in step.acts}):
         together = most_at_once(scenario, {act})

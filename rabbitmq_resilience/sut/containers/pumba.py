@@ -48,7 +48,7 @@ _ENGINE_VARIABLES = ("DOCKER_HOST", "DOCKER_TLS_VERIFY", "DOCKER_CERT_PATH", "HO
 NO_NETEM = (
     "netem cannot work here: the kernel of the machine that runs the container engine has no {modules}. Load it there "
     "(`modprobe sch_netem`; distributions may have it in a package of extra modules), or use faults that need no "
-    "netem: packet_loss with by: iptables, or latency."
+    "netem: fault netem with loss_percent and by: iptables, or latency."
 )
 
 Item = TypeVar("Item")

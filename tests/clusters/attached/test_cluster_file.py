@@ -303,18 +303,18 @@ def test_a_fault_file_is_refused_for_what_may_not_be_done(folder: Path, message:
 @pytest.mark.parametrize(
     ("percent", "offers", "told"),
     [
-        ("100", "{ssh: {}}", "fault: partition"),
-        ("99", "{ssh: {}}", ""),
-        ("100, by: netem", "{kubernetes: {cut_by: chaos_mesh}}", "fault: partition"),
-        ("99.999, by: netem", "{kubernetes: {cut_by: chaos_mesh}}", "fault: partition"),
-        ("99.9, by: netem", "{kubernetes: {cut_by: chaos_mesh}}", ""),
-        ("5, by: netem", "{ssh: {}}", "loss by iptables"),
+        ("100, by: iptables", "{ssh: {}}", "fault: partition"),
+        ("99, by: iptables", "{ssh: {}}", ""),
+        ("100", "{kubernetes: {cut_by: chaos_mesh}}", "fault: partition"),
+        ("99.999", "{kubernetes: {cut_by: chaos_mesh}}", "fault: partition"),
+        ("99.9", "{kubernetes: {cut_by: chaos_mesh}}", ""),
+        ("5", "{ssh: {}}", "loss by iptables"),
     ],
 )
 def test_a_loss_of_all_packets_is_no_loss_of_some(
     folder: Path, percent: str, offers: str, told: str, message: Messages
 ) -> None:
-    step = f'{{at_s: 1, for_s: 30, fault: packet_loss, links: "zone:a <-> zone:b", percent: {percent}}}'
+    step = f'{{at_s: 1, for_s: 30, fault: netem, links: "zone:a <-> zone:b", loss_percent: {percent}}}'
     text = KILLED.replace('{at_s: 1, for_s: 30, fault: kill, node: "leader:q1"}', step)
     scenario = fault_file.parse(text, driver="attached")
     stated = known(folder, f"{SAID}offers: {offers}\nallow: {{lose_packets: 3}}\n").stated

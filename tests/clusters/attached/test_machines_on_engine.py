@@ -31,7 +31,7 @@ def test_brokers_are_killed_and_cut_off_and_nothing_of_others_is_touched(file: P
         {"fault": "kill", "at_s": 2, "for_s": 6, "node": "leader:q1"},
         {"fault": "partition", "at_s": 40, "for_s": 20, "between": ["zone:c", "rest"]},
         {"fault": "partition", "at_s": 41, "for_s": 4, "between": ["publisher:0", "a1"]},
-        {"fault": "packet_loss", "at_s": 80, "for_s": 20, "links": "zone:a <-> zone:b", "percent": 5},
+        {"fault": "netem", "at_s": 80, "for_s": 20, "links": "zone:a <-> zone:b", "loss_percent": 5, "by": "iptables"},
     ]
     with (
         closing(Attachment(load(file))),

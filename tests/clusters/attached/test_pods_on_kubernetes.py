@@ -68,7 +68,7 @@ def test_containers_are_killed_paused_and_cut_off(pods: BrokersInPods, tmp_path:
     schedule = [
         {"fault": "kill", "at_s": 2, "for_s": 10, "node": "leader:q1"},
         {"fault": "partition", "at_s": 50, "for_s": 20, "between": ["zone:c", "rest"]},
-        {"fault": "packet_loss", "at_s": 100, "for_s": 20, "links": "zone:a <-> zone:b", "percent": 5},
+        {"fault": "netem", "at_s": 100, "for_s": 20, "links": "zone:a <-> zone:b", "loss_percent": 5, "by": "iptables"},
         {"fault": "pause", "at_s": 140, "for_s": 3, "node": "b1"},
     ]
     result = played(file, tmp_path, schedule)
