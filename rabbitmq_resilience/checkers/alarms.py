@@ -40,18 +40,24 @@ class Alarms(InvariantSpec):
         if span is None or not all(by_kind.values()):
             return Finding(Verdict.UNKNOWN, "the nodes did not report which alarms are raised")
         breaches = [
-            *(each for step in facts.steps for each in self._missed(facts, step, by_kind.get(step.alarm, {}), span[1])),
+            *(
+                each
+                for step in facts.steps
+                for each in self._missed(facts, step, by_kind.get(step.effect.alarm, {}), span[1])
+            ),
             *(each for kind, found in by_kind.items() for each in self._unexpected(facts, kind, found, span)),
         ]
         wrong = [text for text, excuse in breaches if not excuse]
-        raised = [step for step in facts.steps if step.injected and step.alarm]
+        raised = [step for step in facts.steps if step.injected and step.effect.alarm]
         numbers = {"alarms_expected": sum(len(step.alarmed) for step in raised), "violations": len(wrong)}
         coverage = min((seen(facts, found, span) for found in by_kind.values()), key=lambda one: one.judged)
         if wrong:
             return Finding(Verdict.INVALID, wrong[0], numbers, tuple(wrong[:EXAMPLES_MAX]), coverage)
         missing = [f"{text}; {excuse}" for text, excuse in breaches]
         missing += [text for found in by_kind.values() if (text := unseen(facts, found, span))]
-        missing += [text for step in raised for text in self._unseen(facts, step, by_kind.get(step.alarm, {}), span[1])]
+        missing += [
+            text for step in raised for text in self._unseen(facts, step, by_kind.get(step.effect.alarm, {}), span[1])
+        ]
         missing += [text for kind, found in by_kind.items() for text in _still_raised(facts, kind, found, span)]
         if missing:
             return Finding(Verdict.UNKNOWN, missing[0], numbers, tuple(missing[:EXAMPLES_MAX]), coverage)
@@ -77,16 +83,16 @@ class Alarms(InvariantSpec):
                 allowed_s = self.raised_within_s
                 excuse = of_this_machine(facts, [node], start, int(off_us[-1]), allowed_s=allowed_s, came=came)
             seen_at = f"was seen only at {facts.at(int(first_us))}" if came else f"was not seen by {facts.at(end)}"
-            yield f"{step} was to raise the {step.alarm} alarm on {node}, and the alarm {seen_at}", excuse
+            yield f"{step} was to raise the {step.effect.alarm} alarm on {node}, and the alarm {seen_at}", excuse
 
     def _unseen(self, facts: Facts, step: ObservedFault, found: Mapping[str, Curve], end_us: int) -> Iterator[str]:
         """Yield a text for each alarm that no sample shows. The alarm may have ended before it was due."""
         known = {node for node, *_ in self._raised(step, found, end_us)}
         for node in sorted(step.alarmed - known):
-            yield f"{node} reported nothing, although {step} raises the {step.alarm} alarm on it"
+            yield f"{node} reported nothing, although {step} raises the {step.effect.alarm} alarm on it"
         for node, curve, start, end in self._raised(step, found, end_us):
             if not (curve.within(start, end).values > 0).any():
-                yield f"the {step.alarm} alarm that {step} raises was not seen on {node} until {facts.at(end)}"
+                yield f"the {step.effect.alarm} alarm that {step} raises was not seen on {node} until {facts.at(end)}"
 
     def _raised(
         self, step: ObservedFault, found: Mapping[str, Curve], end_us: int
@@ -94,7 +100,7 @@ class Alarms(InvariantSpec):
         """Yield (node, curve, start, end) for each node of a step. The alarm surely has a cause from start to end."""
         start, end = step.sure_us
         for node in sorted(step.alarmed):
-            if step.alarm and start < NEVER_US and node in found:
+            if step.effect.alarm and start < NEVER_US and node in found:
                 yield node, found[node], start, min(end, end_us)
 
     def _unexpected(
@@ -102,7 +108,7 @@ class Alarms(InvariantSpec):
     ) -> Iterator[tuple[str, str]]:
         """Yield (text, excuse) for one alarm without cause of each node: the first without excuse, or the first."""
         for node, curve in sorted(found.items()):
-            causes = [step for step in facts.steps if step.alarm == kind and node in step.alarmed]
+            causes = [step for step in facts.steps if step.effect.alarm == kind and node in step.alarmed]
             wrong = list(self._without_cause(facts, curve.within(*span_us), node, [s.possible_us for s in causes]))
             for t, why, excuse in sorted(wrong, key=lambda each: bool(each[2]))[:1]:
                 yield f"the {kind} alarm of {node} {why} at {facts.at(t)}, {facts.faults_during(t, t)}", excuse

@@ -39,7 +39,7 @@ def unhandled_from_us(facts: Facts) -> float:
 
 
 def _changes(facts: Facts) -> Iterator[ObservedFault]:
-    return (step for step in facts.steps if step.becomes and step.injected)
+    return (step for step in facts.steps if step.effect.becomes and step.injected)
 
 
 def _begun(facts: Facts, until_us: float) -> frozenset[int]:
@@ -55,9 +55,9 @@ def _forms(
 ) -> tuple[ClusterFacts, ...]:
     changes = [step for step in _changes(facts) if step.number in begun]
     over = [step for step in changes if step.number in ended]
-    replaced = frozenset(node for step in over if version_of(step.becomes) for node in step.down)
+    replaced = frozenset(node for step in over if version_of(step.effect.becomes) for node in step.down)
     versions = [] if replaced >= set(cluster.nodes) else [cluster.broker_version]
-    versions += [version for step in changes if (version := version_of(step.becomes))]
+    versions += [version for step in changes if (version := version_of(step.effect.becomes))]
     stores = {cluster.khepri, cluster.khepri or any(map(_may_end_handling, changes))}
     if any(map(_surely_ends_handling, over)):
         stores = {True}
@@ -74,9 +74,9 @@ def version_of(becomes: str) -> tuple[int, ...]:
 
 
 def _surely_ends_handling(step: ObservedFault) -> bool:
-    return step.becomes == KHEPRI or version_of(step.becomes) >= (4, 3)
+    return step.effect.becomes == KHEPRI or version_of(step.effect.becomes) >= (4, 3)
 
 
 def _may_end_handling(step: ObservedFault) -> bool:
     """Return whether this step may move metadata to Khepri: an image without a version may be of any version."""
-    return _surely_ends_handling(step) or not (_FLAG.fullmatch(step.becomes) or version_of(step.becomes))
+    return _surely_ends_handling(step) or not (_FLAG.fullmatch(step.effect.becomes) or version_of(step.effect.becomes))

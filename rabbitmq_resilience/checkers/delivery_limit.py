@@ -83,7 +83,7 @@ def given_up(facts: Facts, sent_us: Array, came_us: Array, consumers: Collection
     between = np.searchsorted(returned_us, came_us, "right") - np.searchsorted(returned_us, sent_us)
     found: Array = between >= limit
     for step in acting:
-        if step.intermittent:
+        if step.effect.intermittent:
             found |= (sent_us < step.possible_us[1]) & (came_us > step.possible_us[0])
     return found
 
@@ -94,7 +94,7 @@ def _counts(facts: Facts, step: ObservedFault) -> bool:
     From 4.3 on deliveries that are repeated because brokers are cut apart do not count: clients keep their connections.
     """
     of_consumers = any(not client.startswith("publisher") for client in step.clients_cut)
-    if not (step.down or step.cut or step.starved or step.operation or of_consumers):
+    if not (step.down or step.cut or step.starved or step.effect.operation or of_consumers):
         return False
     only_apart = step.cut and not (step.down or step.starved or of_consumers)
     return _limited(facts, step.possible_us, before=FAILED_ALONE_SINCE if only_apart else None)
@@ -103,7 +103,7 @@ def _counts(facts: Facts, step: ObservedFault) -> bool:
 def _limited(facts: Facts, period_us: tuple[float, float], *, before: tuple[int, ...] | None = None) -> bool:
     """Return whether the cluster may have had a version with a limit in that period, and older than ``before``."""
     cluster: ClusterFacts | None = facts.cluster
-    unknown = any(step.fault == "upgrade" and not step.becomes for step in facts.steps)  # in early records
+    unknown = any(step.fault == "upgrade" and not step.effect.becomes for step in facts.steps)  # in early records
     if cluster is None or unknown:
         return True
     versions = [form.broker_version for form in forms(facts, cluster, period_us)]

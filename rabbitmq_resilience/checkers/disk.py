@@ -100,7 +100,7 @@ class Disk(InvariantSpec):
 
     def _demanded(self, facts: Facts, node: str, curve: Curve) -> Curve:
         """Return the curve without the times in which a step makes the node's disk short."""
-        full = [step for step in facts.steps if step.injected and step.alarm == "disk" and node in step.alarmed]
+        full = [step for step in facts.steps if step.injected and step.effect.alarm == "disk" and node in step.alarmed]
         ends = [(step.possible_us[0], step.possible_us[1] + self.grace_s * 1e6) for step in full]
         rows = outside(curve.t_us, ends)
         return Curve(curve.t_us[rows], curve.values[rows])

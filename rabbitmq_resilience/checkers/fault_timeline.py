@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 from rabbitmq_resilience.checkers.cluster_facts import ClusterFacts
@@ -98,7 +98,7 @@ class FaultTimeline:
         """
         if node not in step.down or not step.injected:
             return []
-        if step.intermittent:
+        if step.effect.intermittent:
             return self._seen_away(step, node)
         start_us, end_us = self._absence(step, node)
         _, up_us = self._up_within(step, node)
@@ -164,7 +164,8 @@ class FaultTimeline:
         """Return the step with a cut of the nodes that it suspended, instead of their absence."""
         suspended = self._suspended_by(step)
         cut = frozenset(pair for pair in self.pairs if len(pair & suspended) == 1)
-        return replace(step, down=step.down - suspended, cut=step.cut | cut) if suspended else step
+        away = tuple(node for node in step.effect.nodes_down if node not in suspended)
+        return step.with_cut(cut, nodes_down=away) if suspended else step
 
     def _was_suspended(self, step: ObservedFault, node: str) -> bool:
         """Return whether ``node`` was seen suspended, and never down before the step began to heal.
@@ -191,7 +192,7 @@ class FaultTimeline:
     @cached_property
     def sudden(self) -> Times:
         """Return when connections may be closed, so that both ends learn of a cut at once."""
-        return times(step.possible_us for step in self.steps if step.cut and step.sudden)
+        return times(step.possible_us for step in self.steps if step.cut and step.effect.sudden)
 
     def noticeable(self, of: Times, *, sudden: Times) -> Iterator[tuple[Period, float]]:
         """Yield the periods of ``of`` that brokers may notice, and from when: at once if a part of the period is
@@ -254,7 +255,7 @@ def _feared(step: ObservedFault, cluster: ClusterFacts) -> ObservedFault:
     starved = {frozenset((node, peer)) for node in step.starved for peer in cluster.nodes if peer != node}
     if not late | starved:
         return step
-    return replace(step, cut=step.cut | late | starved, sudden=step.sudden or bool(starved), intermittent=True)
+    return step.with_cut(late | starved, sudden=step.effect.sudden or bool(starved), intermittent=True)
 
 
 def _bounds(steps: Sequence[ObservedFault]) -> Bounds:

@@ -95,7 +95,7 @@ def _acts_on(step: ObservedFault, effect: Effect | None, queue: QueueFacts, mine
     if effect is None:
         return True
     if effect.operation:
-        return len(queue.holders) > 1 and step.fault not in _MOVES_NO_LEADER and not step.becomes
+        return len(queue.holders) > 1 and step.fault not in _MOVES_NO_LEADER and not step.effect.becomes
     if mine & {*effect.nodes_down, *effect.nodes_starved}:
         return True
     links = (*effect.links_cut, *effect.links_slow)

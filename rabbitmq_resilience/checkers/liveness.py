@@ -132,8 +132,8 @@ def target_share(facts: Facts, period_us: Period, *, steady_per_s: float) -> flo
 
 def _is_restless(step: ObservedFault, *, mirrored: bool) -> bool:
     """Return whether changes go on unseen as long as the step lasts. Nodes that it takes away in turns are seen."""
-    unseen = step.intermittent and (step.cut or step.starved or not step.down)
-    return bool(unseen or (step.operation and mirrored))
+    unseen = step.effect.intermittent and (step.cut or step.starved or not step.down)
+    return bool(unseen or (step.effect.operation and mirrored))
 
 
 def unsettled(facts: Facts, cluster: ClusterFacts, span_us: Period, *, grace_s: float, lost_grace_s: float) -> Times:

@@ -52,7 +52,7 @@ def _disturbed_us(facts: Facts, queues: Sequence[QueueFacts]) -> Times:
         acting = [
             step.possible_us
             for step in facts.steps
-            if step.injected and (step.cut or step.starved or step.slow_s or step.operation)
+            if step.injected and (step.cut or step.starved or step.slow_s or step.effect.operation)
             if any(acts_on_copies(facts, step, queue) for queue in queues)
         ]
         nodes = frozenset().union(*(queue.holders for queue in queues))

@@ -94,6 +94,8 @@ class Memory(InvariantSpec):
 
     def _exempt(self, facts: Facts, end_us: int, node: str | None = None) -> list[tuple[float, float]]:
         """Return when steps fill the memory of ``node``, or of any node, with ``grace_s`` after each."""
-        full = [s for s in facts.steps if s.injected and s.alarm == "memory" and (node is None or node in s.alarmed)]
+        full = [
+            s for s in facts.steps if s.injected and s.effect.alarm == "memory" and (node is None or node in s.alarmed)
+        ]
         ends = [(step.possible_us[0], step.possible_us[1] + self.grace_s * 1e6) for step in full]
         return [(start, min(end, end_us) if end < NEVER_US else end_us) for start, end in ends]

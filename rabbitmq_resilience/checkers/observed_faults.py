@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 from rabbitmq_resilience.checkers.cut_pairs import Pair, clients_cut, pairs, slow_s
 from rabbitmq_resilience.history.events import Effect, FaultEvent
+from rabbitmq_resilience.model.links import Link
 
 #: The time of an event that has not happened within the record.
 NEVER_US = math.inf
@@ -16,30 +19,42 @@ NEVER_US = math.inf
 @dataclass(frozen=True)
 class ObservedFault:
     """A step of the schedule as it was observed. ``states`` has the first moment of each state that it reached.
+    ``effect`` is what was recorded; properties convert it for checkers.
 
-    Its effect lasts at least during ``sure_us`` and at most during ``possible_us``, as injecting and healing take time.
+    The effect lasts at least during ``sure_us`` and at most during ``possible_us``, as injecting and healing take time.
     An ``intermittent`` effect is never sure. A ``sudden`` cut closes connections, so that both ends know of it at once.
     """
 
     number: int
     fault: str
     states: Mapping[str, int]
-    down: frozenset[str] = frozenset()
-    cut: frozenset[Pair] = frozenset()
-    sudden: bool = False
-    intermittent: bool = False
-    #: The delay of messages between two nodes, in seconds, both directions together.
-    slow_s: Mapping[Pair, float] = field(default_factory=dict)
-    #: Nodes that lack CPU or memory.
-    starved: frozenset[str] = frozenset()
-    #: The alarm that the step raises ("memory" or "disk"; empty if none), and on which nodes.
-    alarm: str = ""
-    alarmed: frozenset[str] = frozenset()
-    #: By client (``publisher:0``) or load balancer: what it is cut off from, in at least one direction.
-    clients_cut: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    operation: bool = False
-    #: A version, an image or a feature flag that the cluster has from then on.
-    becomes: str = ""
+    effect: Effect
+
+    @cached_property
+    def down(self) -> frozenset[str]:
+        return frozenset(self.effect.nodes_down)
+
+    @cached_property
+    def starved(self) -> frozenset[str]:
+        return frozenset(self.effect.nodes_starved)
+
+    @cached_property
+    def alarmed(self) -> frozenset[str]:
+        return frozenset(self.effect.nodes_alarmed)
+
+    @cached_property
+    def cut(self) -> frozenset[Pair]:
+        return pairs(self.effect.links_cut)
+
+    @cached_property
+    def slow_s(self) -> Mapping[Pair, float]:
+        """Return the delay of messages between two nodes, in seconds, both directions together."""
+        return slow_s(self.effect)
+
+    @cached_property
+    def clients_cut(self) -> Mapping[str, frozenset[str]]:
+        """Return what each client (``publisher:0``) or load balancer is cut off from, in at least one direction."""
+        return clients_cut(self.effect.links_cut)
 
     @property
     def blocks_publishers(self) -> bool:
@@ -49,7 +64,7 @@ class ObservedFault:
     @property
     def is_fault(self) -> bool:
         """Return whether the step is a fault, and not an operation, which takes nothing away and needs no healing."""
-        return not self.operation
+        return not self.effect.operation
 
     @property
     def injected(self) -> bool:
@@ -63,9 +78,14 @@ class ObservedFault:
     @property
     def sure_us(self) -> tuple[float, float]:
         start = self.states.get("injected", self.states.get("injecting", NEVER_US))
-        if self.intermittent:
+        if self.effect.intermittent:
             return start, start
         return start, self.states.get("healing", self.states.get("healed", NEVER_US))
+
+    def with_cut(self, more: Iterable[Pair], **changes: Any) -> ObservedFault:
+        """Return the step with these pairs of brokers cut, too, and with other changes of its effect."""
+        links = self.effect.links_cut | {Link(*sorted(pair)) for pair in more}
+        return replace(self, effect=replace(self.effect, links_cut=links, **changes))
 
     def __str__(self) -> str:
         return f"step {self.number} ({self.fault})"
@@ -77,19 +97,4 @@ def step_of(number: int, changes: Sequence[FaultEvent]) -> ObservedFault:
     for event in changes:
         states.setdefault(event.state, event.t_us)
     effect = next((event.effect for event in reversed(changes) if event.effect is not None), Effect())
-    return ObservedFault(
-        number=number,
-        fault=changes[0].fault,
-        states=states,
-        down=frozenset(effect.nodes_down),
-        cut=pairs(effect.links_cut),
-        sudden=effect.sudden,
-        intermittent=effect.intermittent,
-        slow_s=slow_s(effect),
-        starved=frozenset(effect.nodes_starved),
-        alarm=effect.alarm,
-        alarmed=frozenset(effect.nodes_alarmed),
-        clients_cut=clients_cut(effect.links_cut),
-        operation=effect.operation,
-        becomes=effect.becomes,
-    )
+    return ObservedFault(number, changes[0].fault, states, effect)

@@ -18,6 +18,7 @@ from rabbitmq_resilience.checkers.facts import Facts
 from rabbitmq_resilience.checkers.fault_timeline import FaultTimeline, Moment, truth_of
 from rabbitmq_resilience.checkers.observed_faults import NEVER_US, ObservedFault
 from rabbitmq_resilience.checkers.times import NEVER, Period, Times, at_least, later, periods, times, union
+from rabbitmq_resilience.history.events import Effect
 from rabbitmq_resilience.model.durations import TICKS_MAX
 
 #: How long a node may take to close its listeners, once it has noticed that it must pause.
@@ -160,8 +161,8 @@ class Pauses:
     def _maybe_noticed(self, node: str, peer: str) -> Times:
         """Return when ``node`` may take the peer for dead, until it surely sees the peer again."""
         cuts = [step for step in self.truth.steps if frozenset((node, peer)) in step.cut]
-        sudden = times(step.possible_us for step in cuts if step.sudden) | self.truth.away[peer].possibly
-        silent = times(step.possible_us for step in cuts if not step.sudden)
+        sudden = times(step.possible_us for step in cuts if step.effect.sudden) | self.truth.away[peer].possibly
+        silent = times(step.possible_us for step in cuts if not step.effect.sudden)
         noticed = (
             (known, end + self.acted_within_us) for (_, end), known in self.truth.noticeable(silent, sudden=NEVER)
         )
@@ -253,7 +254,7 @@ class Pauses:
                 back_us = self.facts.first_up_us(node, after_us=t_us)
                 # A node that had gone by itself before is excused from now on only.
                 seen = {"injecting": int(before_us)} | ({"healed": int(back_us)} if back_us < NEVER_US else {})
-                yield ObservedFault(number=-1, fault="paused", states=seen, down=frozenset({node}))
+                yield ObservedFault(number=-1, fault="paused", states=seen, effect=Effect(nodes_down=(node,)))
             before_us = t_us if node in states else before_us
 
 

@@ -151,7 +151,9 @@ def _all_at_once(pauses: Pauses, parted_us: Period, since_us: Period) -> bool:
         step.possible_us[0] < since_us[1]
         and step.possible_us[1] > since_us[0]
         and (
-            step.intermittent or step.possible_us[0] > parted_us[0] - pauses.within_us or step.sure_us[1] < parted_us[1]
+            step.effect.intermittent
+            or step.possible_us[0] > parted_us[0] - pauses.within_us
+            or step.sure_us[1] < parted_us[1]
         )
         for step in cuts
     )

@@ -141,5 +141,5 @@ def publishers_reconnecting(facts: Facts, *, within_s: float) -> Times:
     steps = [step for step in facts.steps if any(not client.startswith("consumer") for client in step.clients_cut)]
     moments = [step.states[end] for step in steps for end in _CHANGES if end in step.states]
     changing = times((at_us, at_us + within_s * 1e6) for at_us in moments)
-    flapping = times(step.possible_us for step in steps if step.intermittent)
+    flapping = times(step.possible_us for step in steps if step.effect.intermittent)
     return later(union([*away.of.values(), away.others, flapping]), end_us=within_s * 1e6) | changing

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from typing import Any, Self
 
 from rabbitmq_resilience.model.links import Link
@@ -11,7 +11,9 @@ from rabbitmq_resilience.model.links import Link
 
 @dataclass(frozen=True)
 class Effect:
-    """What a fault does to the cluster while it lasts; checkers reason on this alone."""
+    """What a fault does to the cluster while it lasts; checkers reason on this alone.
+
+    Each field is written to events and read from them by its name and the type of its default."""
 
     nodes_down: tuple[str, ...] = ()
     #: Links are directed, and an end may be a client (``publisher:0``).
@@ -35,33 +37,31 @@ class Effect:
 
     def as_fields(self) -> dict[str, Any]:
         """Return the effect as the fields of an event."""
-        return {
-            "nodes_down": list(self.nodes_down),
-            "links_cut": sorted(map(list, self.links_cut)),
-            "links_slow": sorted(map(list, self.links_slow)),
-            "slow_s": self.slow_s,
-            "nodes_starved": list(self.nodes_starved),
-            "sudden": self.sudden,
-            "intermittent": self.intermittent,
-            "nodes_alarmed": list(self.nodes_alarmed),
-            "alarm": self.alarm,
-            "operation": self.operation,
-            **({"becomes": self.becomes} if self.becomes else {}),
-        }
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {name: _written(value) for name, value in values.items() if value or name not in _LEFT_OUT_IF_EMPTY}
 
     @classmethod
     def of_fields(cls, recorded: Mapping[str, Any]) -> Self:
         """Build the effect from the fields of an event."""
-        return cls(
-            nodes_down=tuple(recorded.get("nodes_down") or ()),
-            links_cut=frozenset(Link(*ends) for ends in recorded.get("links_cut") or ()),
-            links_slow=frozenset(Link(*ends) for ends in recorded.get("links_slow") or ()),
-            slow_s=float(recorded.get("slow_s") or 0),
-            nodes_starved=tuple(recorded.get("nodes_starved") or ()),
-            sudden=bool(recorded.get("sudden")),
-            intermittent=bool(recorded.get("intermittent")),
-            nodes_alarmed=tuple(recorded.get("nodes_alarmed") or ()),
-            alarm=recorded.get("alarm") or "",
-            operation=bool(recorded.get("operation")),
-            becomes=recorded.get("becomes") or "",
-        )
+        read = {f.name: _READ[type(f.default)](value) for f in fields(cls) if (value := recorded.get(f.name))}
+        return cls(**read)
+
+
+#: Fields that events have only if they are not empty: records had no such field once.
+_LEFT_OUT_IF_EMPTY = frozenset({"becomes"})
+
+#: How to read a recorded value, by the type of the field's default.
+_READ: Mapping[type, Callable[[Any], Any]] = {
+    tuple: tuple,
+    frozenset: lambda links: frozenset(Link(*ends) for ends in links),
+    float: float,
+    bool: bool,
+    str: lambda text: text,
+}
+
+
+def _written(value: Any) -> Any:
+    """Return a value of an effect as JSON has it."""
+    if isinstance(value, frozenset):
+        return sorted(map(list, value))
+    return list(value) if isinstance(value, tuple) else value

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import fields
 from typing import Any, cast
 
 import pytest
@@ -37,3 +39,33 @@ def test_it_is_read_back_as_it_was_written() -> None:
     assert Effect.of_fields(effect.as_fields()) == effect
     early = {name: value for name, value in effect.as_fields().items() if name not in ("slow_s", "nodes_starved")}
     assert Effect.of_fields(early) == Effect(links_slow=LINKS)
+
+
+WHOLE = Effect(
+    nodes_down=("a1",),
+    links_cut=frozenset({Link("b1", "a1"), Link("a1", "publisher:0")}),
+    links_slow=LINKS,
+    slow_s=0.5,
+    nodes_starved=("b1",),
+    sudden=True,
+    intermittent=True,
+    nodes_alarmed=("c1",),
+    alarm="disk",
+    operation=True,
+    becomes="4.0.5",
+)
+
+
+def test_every_field_is_written_in_its_order_and_read_again() -> None:
+    assert all(getattr(WHOLE, field.name) != field.default for field in fields(Effect))
+    assert json.dumps(WHOLE.as_fields()) == (
+        '{"nodes_down": ["a1"], "links_cut": [["a1", "publisher:0"], ["b1", "a1"]], "links_slow": [["a1", "b1"]], '
+        '"slow_s": 0.5, "nodes_starved": ["b1"], "sudden": true, "intermittent": true, "nodes_alarmed": ["c1"], '
+        '"alarm": "disk", "operation": true, "becomes": "4.0.5"}'
+    )
+    assert Effect.of_fields(json.loads(json.dumps(WHOLE.as_fields()))) == WHOLE
+
+
+def test_an_empty_one_has_all_fields_but_the_youngest() -> None:
+    assert [*Effect().as_fields()] == [field.name for field in fields(Effect) if field.name != "becomes"]
+    assert Effect.of_fields({}) == Effect()
