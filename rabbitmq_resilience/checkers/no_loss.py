@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rabbitmq_resilience.checkers.columns import Array, grouped, matching, messages, pieces
+from rabbitmq_resilience.checkers.damaged_files import lost_with_files
 from rabbitmq_resilience.checkers.dead_letters import lost_as_letters
 from rabbitmq_resilience.checkers.duplicates import Duplicate, forbidden
 from rabbitmq_resilience.checkers.exclusive_owners import gone_with_owners
@@ -39,8 +40,9 @@ class NoLoss(InvariantSpec):
     exchange owe it together: it may come from any one of them. While the node of a classic queue is away, brokers route
     to the other queues alone, and confirm. What such a queue lacks is counted apart, like losses of a split. A message
     that arrives as a dead letter, and not from its queue, is not lost. Queues may drop messages while dead letters come
-    at most once and brokers were disturbed; these are counted apart. If no message was received after a fault had
-    begun, nothing is known of that fault's effect, and the verdict is UNKNOWN.
+    at most once and brokers were disturbed; these are counted apart. So are losses after a stored file was damaged, if
+    no majority without that file is known to have had the message. If no message was received after a fault had begun,
+    nothing is known of that fault's effect, and the verdict is UNKNOWN.
 
     Reported, and legal: recovered (outcome unknown, yet received), nacked yet received, returned, and duplicates, split
     by whether the broker marked them as redelivered.
@@ -107,6 +109,7 @@ def _permitted(history: History, ledger: Ledger, *, splits_may: bool) -> tuple[C
     others = [
         *lost_as_letters(history, lost.publisher, lost.lane, lost.sequence),
         *gone_with_owners(history, lost.publisher, lost.sequence, lost.queue, lost.sent_us),
+        *lost_with_files(history, lost.queue, ledger.shards),
     ]
     for reason, mine in others:
         excused |= mine

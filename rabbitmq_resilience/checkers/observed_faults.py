@@ -43,6 +43,11 @@ class ObservedFault:
         return frozenset(self.effect.nodes_alarmed)
 
     @cached_property
+    def damaged(self) -> frozenset[str]:
+        """Return the nodes of which a stored file was damaged."""
+        return frozenset(self.effect.nodes_damaged)
+
+    @cached_property
     def cut(self) -> frozenset[Pair]:
         return pairs(self.effect.links_cut)
 

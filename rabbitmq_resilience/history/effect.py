@@ -34,6 +34,8 @@ class Effect:
     operation: bool = False
     #: The lasting change: a version or an image of the broker, or a feature flag.
     becomes: str = ""
+    #: Nodes of which a stored file was damaged while they were away.
+    nodes_damaged: tuple[str, ...] = ()
 
     def as_fields(self) -> dict[str, Any]:
         """Return the effect as the fields of an event."""
@@ -48,7 +50,7 @@ class Effect:
 
 
 #: Fields that events have only if they are not empty: records had no such field once.
-_LEFT_OUT_IF_EMPTY = frozenset({"becomes"})
+_LEFT_OUT_IF_EMPTY = frozenset({"becomes", "nodes_damaged"})
 
 #: How to read a recorded value, by the type of the field's default.
 _READ: Mapping[type, Callable[[Any], Any]] = {

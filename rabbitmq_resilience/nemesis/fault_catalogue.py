@@ -15,8 +15,10 @@ from pydantic import Field
 
 from rabbitmq_resilience.nemesis.alarm import Alarm
 from rabbitmq_resilience.nemesis.clock import Clock
+from rabbitmq_resilience.nemesis.damage_file import DamageFile
 from rabbitmq_resilience.nemesis.delete_queue import DeleteQueue
 from rabbitmq_resilience.nemesis.disconnect import Disconnect
+from rabbitmq_resilience.nemesis.disk_errors import DiskErrors
 from rabbitmq_resilience.nemesis.disk_full import DiskFull
 from rabbitmq_resilience.nemesis.drain_node import DrainNode
 from rabbitmq_resilience.nemesis.enable_feature_flag import EnableFeatureFlag
@@ -30,11 +32,13 @@ from rabbitmq_resilience.nemesis.lose_disk import LoseDisk
 from rabbitmq_resilience.nemesis.netem import Netem
 from rabbitmq_resilience.nemesis.partition import Partition
 from rabbitmq_resilience.nemesis.pause import Pause
+from rabbitmq_resilience.nemesis.power_cut import PowerCut
 from rabbitmq_resilience.nemesis.purge_queue import PurgeQueue
 from rabbitmq_resilience.nemesis.rebalance import Rebalance
 from rabbitmq_resilience.nemesis.rolling_restart import RollingRestart
 from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
 from rabbitmq_resilience.nemesis.set_policy import SetPolicy
+from rabbitmq_resilience.nemesis.slow_disk import SlowDisk
 from rabbitmq_resilience.nemesis.stop import Stop
 from rabbitmq_resilience.nemesis.stress import Stress
 from rabbitmq_resilience.nemesis.upgrade import Upgrade
@@ -55,6 +59,10 @@ OURS: tuple[type[ScheduledFault], ...] = (
     Netem,  # packets between brokers are lost, delayed, damaged or repeated
     Limit,  # brokers get less CPU or memory
     DiskFull,  # the disk of a broker is full to the last block
+    PowerCut,  # brokers lose power, with all that they had not flushed
+    SlowDisk,  # writes and flushes take longer
+    DiskErrors,  # writes and flushes fail
+    DamageFile,  # a stored file is damaged while its broker is down
     Clock,  # the clock of a broker jumps
     Stress,  # other processes take CPU, memory and disk from brokers
     PurgeQueue,  # the messages of a queue are dropped by hand

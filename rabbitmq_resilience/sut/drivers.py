@@ -21,6 +21,7 @@ from rabbitmq_resilience.sut.broker.versions import (
 )
 from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
 from rabbitmq_resilience.sut.processes.version_homes import WrongBrokerError, of_version
+from rabbitmq_resilience.tools.disk_faults import find_disk_faults
 from rabbitmq_resilience.tools.distributions import (
     BrokerHome,
     brokers_at_home,
@@ -90,6 +91,8 @@ def _require(broker: BrokerHome, needs: Collection[str]) -> None:
     """Raise ToolMissingError if something that a topology or a load needs is missing (see ``spec.Topology.needs``)."""
     if "haproxy" in needs:
         find_haproxy()
+    if "disk-faults" in needs:
+        find_disk_faults()
     require_ram_nodes(broker.version, needs)
     require_maintenance_mode(broker.version, needs)
     require_features(broker.version, needs)
@@ -141,7 +144,8 @@ class Driver:
     ``offers`` names what faults may act on: links: connections between brokers, and of clients to brokers; processes:
     brokers; versions: the versions to which brokers can be upgraded; clients: publishers and consumers; balancers: load
     balancers in front of the brokers; packets: packets between brokers; disks: the disks with the brokers' data;
-    containers: the containers of brokers; orchestrator: the controller that keeps brokers in pods running.
+    containers: the containers of brokers; data: the files that brokers
+    store, and their calls to the disk; orchestrator: the controller that keeps brokers in pods running.
     ``open`` finds the requested broker, and raises ``ToolMissingError`` or ``WrongBrokerError``.
     """
 
@@ -156,9 +160,10 @@ def _attached(wanted: str | None) -> OpenDriver:  # noqa: ARG001 - as all are op
 
 
 DRIVERS: Mapping[str, Driver] = {
-    "local": Driver(frozenset({"links", "processes", "versions", "clients", "balancers"}), _local, open_files),
+    "local": Driver(frozenset({"links", "processes", "versions", "clients", "balancers", "data"}), _local, open_files),
     "docker": Driver(
-        frozenset({"links", "processes", "versions", "clients", "balancers", "packets", "disks", "containers"}), _docker
+        frozenset({"links", "processes", "versions", "clients", "balancers", "packets", "disks", "containers", "data"}),
+        _docker,
     ),
     "attached": Driver(frozenset({"links", "processes", "clients", "packets", "disks", "orchestrator"}), _attached),
 }

@@ -21,6 +21,7 @@ from rabbitmq_resilience.sut.broker.environment import joining_folder, server_en
 from rabbitmq_resilience.sut.broker.files import BrokerFiles, NodePorts
 from rabbitmq_resilience.sut.broker_host import Net
 from rabbitmq_resilience.sut.machine.port_claims import LOOPBACK, Claim
+from rabbitmq_resilience.sut.preload.preloaded_disk import preloaded_disk
 from rabbitmq_resilience.tools.distributions import BrokerHome
 
 _PORTS_PER_NODE = 5
@@ -32,7 +33,14 @@ class PortLayout:
     balancer, each proxy, the echo server, and each proxy of the echo server."""
 
     def __init__(
-        self, topology: Topology, proxied: Collection[Link], broker: BrokerHome, claim: Claim, net: Net
+        self,
+        topology: Topology,
+        proxied: Collection[Link],
+        broker: BrokerHome,
+        claim: Claim,
+        net: Net,
+        *,
+        preloaded: Collection[str] = (),
     ) -> None:
         self.topology = topology
         self.net = net
@@ -54,6 +62,8 @@ class PortLayout:
         self.echo_port = next(ports) if echoes else None
         self.echo_ports = dict(zip(self.link_ports if echoes else (), ports, strict=False))
         self.files = {n: BrokerFiles(claim.folder / n, claim.folder / "logs" / f"{n}.log") for n in names}
+        #: The disks that can be made to fail.
+        self.preloaded_disks = {n: preloaded_disk(n, self.files[n]) for n in preloaded}
 
     def write(self, ebin: Path, *, plugins: Collection[str] = ()) -> None:
         """Write all files that the brokers read. ``ebin``: this project's Erlang modules, compiled for the brokers.
@@ -66,6 +76,8 @@ class PortLayout:
         joining_folder(self.folder).mkdir()
         for node, files in self.files.items():
             files.folder.mkdir()
+            if node in self.preloaded_disks:
+                self.preloaded_disks[node].prepare()
             files.log.parent.mkdir(parents=True, exist_ok=True)
             self.configure(node, {})
             files.plugins.write_text(enabled_plugins(plugins))
@@ -97,6 +109,14 @@ class PortLayout:
 
     def environ(self, node: str) -> dict[str, str]:
         """Return the environment of the node's process."""
+        disk = self.preloaded_disks.get(node)
+        return {**self._plain_environ(node), **({} if disk is None else disk.environ)}
+
+    def tool_environ(self, node: str) -> dict[str, str]:
+        """Return the environment of a command line tool that speaks to the node."""
+        return tool_environ(self._plain_environ(node))
+
+    def _plain_environ(self, node: str) -> dict[str, str]:
         return server_environ(
             self.homes[node],
             self.folder,
@@ -107,10 +127,6 @@ class PortLayout:
             listen=self.net.listen,
             net_ticktime_s=self.topology.net_ticktime_s,
         )
-
-    def tool_environ(self, node: str) -> dict[str, str]:
-        """Return the environment of a command line tool that speaks to the node."""
-        return tool_environ(self.environ(node))
 
     def way_of(self, balancer: str, node: str) -> str:
         """Return the ``host:port`` at which a balancer reaches the AMQP listener of a node."""

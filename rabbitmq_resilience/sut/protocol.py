@@ -14,6 +14,7 @@ from rabbitmq_resilience.model.links import Link
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.sut.broker.handshake import Probe
 from rabbitmq_resilience.sut.broker.management import ManagementApi
+from rabbitmq_resilience.sut.preload.preloaded_disk import PreloadedDisk
 from rabbitmq_resilience.sut.round_trip_probes import RoundTrips
 
 ProcessState = Literal["running", "suspended", "gone"]
@@ -305,4 +306,17 @@ class Upgradable(Cluster, Protocol):
 
     def version_of(self, node: str) -> str:
         """Return the version of the broker that the node is started with."""
+        ...
+
+
+@runtime_checkable
+class StoredData(Cluster, Protocol):
+    """A cluster whose stored files can be changed from here: it offers ``data`` to faults."""
+
+    def data_folder(self, node: str) -> Path:
+        """Return the folder of all files that the broker stores."""
+        ...
+
+    def preloaded_disk(self, node: str) -> PreloadedDisk:
+        """Return the disk of a node that was preloaded before its start (``NodeOptions.preloaded``)."""
         ...

@@ -28,6 +28,7 @@ from rabbitmq_resilience.sut.machine.port_claims import LOOPBACK, default_root, 
 from rabbitmq_resilience.sut.machine.reaper import Reaper
 from rabbitmq_resilience.sut.network.proxied_links import ConnectionTraffic, ToxiproxyLinks
 from rabbitmq_resilience.sut.port_layout import PortLayout, broker_name, ports_needed
+from rabbitmq_resilience.sut.preload.preloaded_disk import PreloadedDisk
 from rabbitmq_resilience.sut.prometheus_server import PrometheusServer, scraping
 from rabbitmq_resilience.sut.protocol import NodeState, ProcessState, PrometheusRequest
 from rabbitmq_resilience.sut.round_trip_probes import RoundTrips
@@ -90,7 +91,8 @@ class RunningCluster(Formed):
             stack.callback(Reaper(claim.folder, claim.lock_file, claim.claim_fds).close)
             host = opened(claim.folder)
             stack.callback(host.close)
-            cluster = cls(host, PortLayout(topology, frozenset(proxied), broker, claim, host.net), broker)
+            layout = PortLayout(topology, frozenset(proxied), broker, claim, host.net, preloaded=equipment.preloaded)
+            cluster = cls(host, layout, broker)
             for api in cluster._apis.values():
                 stack.callback(api.close)
             stack.callback(cluster._end_processes)
@@ -191,9 +193,22 @@ class RunningCluster(Formed):
         if self.process(node) != "gone":
             raise ClusterError(f"{node} is {self.process(node)}: only a node whose process is gone can lose its data")
         shutil.rmtree(self._layout.files[node].data)
+        if node in self._layout.preloaded_disks:
+            self._layout.preloaded_disks[node].prepare()
+
+    def data_folder(self, node: str) -> Path:
+        """Return the folder of all files that a node stores. The cluster then serves no further scenario."""
+        self.reconfigured = True
+        return self._layout.files[node].data
+
+    def preloaded_disk(self, node: str) -> PreloadedDisk:
+        """Return the disk of a node that the cluster was formed with among ``NodeOptions.preloaded``. The cluster then
+        serves no further scenario."""
+        self.reconfigured = True
+        return self._layout.preloaded_disks[node]
 
     def stored_bytes(self, node: str) -> int:
-        return sum(_size_bytes(file) for file in self._layout.files[node].data.rglob("*"))
+        return self._layout.files[node].stored_bytes()
 
     def enable_feature_flag(self, node: str, flag: str) -> None:
         """Enable a flag through a node. The cluster then serves no further scenario. Raise ApiError or ApiUnreachable
@@ -229,7 +244,8 @@ class RunningCluster(Formed):
         return scraping(self._host, endpoints, vhost=vhost, wanted=wanted, port=layout.prometheus_port, data=data)
 
     def logs(self) -> Mapping[str, Path]:
-        return {n: files.log for n, files in self._layout.files.items()} | self.balancers.logs()
+        taken_away = {f"{n}-power": disk.log for n, disk in self._layout.preloaded_disks.items() if disk.log.exists()}
+        return {n: files.log for n, files in self._layout.files.items()} | self.balancers.logs() | taken_away
 
     def round_trips(self) -> RoundTrips | None:
         return round_trips(self._layout)
@@ -328,11 +344,3 @@ class RunningCluster(Formed):
         except ClusterError:
             if self.process(node) != "gone":  # the process may have ended by itself just now
                 raise
-
-
-def _size_bytes(file: Path) -> int:
-    """Return the size of a file; 0 if the path is no file, or if the broker has just removed it."""
-    try:
-        return file.stat().st_size if file.is_file() else 0
-    except FileNotFoundError:
-        return 0

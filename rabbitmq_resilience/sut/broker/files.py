@@ -59,6 +59,15 @@ class BrokerFiles:
         return self.folder / "data"
 
     @property
+    def disk_faults(self) -> Path:
+        """Return the folder where a preloaded library records what is not flushed (``sut.preload``)."""
+        return self.folder / "disk-faults"
+
+    def stored_bytes(self) -> int:
+        """Return the size of all data that the broker stores, as the sum of its file sizes."""
+        return sum(_size_bytes(file) for file in self.data.rglob("*"))
+
+    @property
     def output(self) -> Path:
         """Return the file with the process's output. It has the reason if the broker fails before it opens its log."""
         return self.folder / "output"
@@ -70,3 +79,11 @@ class BrokerFiles:
 
 #: A part of the last line of a start on standard output: "Starting broker... completed with 3 plugins."
 _BOOTED = b" completed with "
+
+
+def _size_bytes(file: Path) -> int:
+    """Return the size of a file; 0 if the path is no file, or if the broker has just removed it."""
+    try:
+        return file.stat().st_size if file.is_file() else 0
+    except FileNotFoundError:
+        return 0

@@ -74,6 +74,12 @@ def pumba_log(folder: Path) -> Path:
     return folder / "logs" / "pumba.log"
 
 
+def _joined(*environs: Mapping[str, str]) -> dict[str, str]:
+    """Return the variable that names every library that one of ``environs`` preloads."""
+    libraries = [environ["LD_PRELOAD"] for environ in environs if "LD_PRELOAD" in environ]
+    return {"LD_PRELOAD": ":".join(libraries)}
+
+
 class DockerHost:
     """A host that runs the cluster in ``folder`` as containers, which carry the cluster's label."""
 
@@ -148,7 +154,7 @@ class DockerHost:
         command = ["sh", "-c", script]
         mine = {name: value for name, value in environ.items() if name not in ("TMPDIR", "LC_ALL")}
         if node in self.clocks:
-            mine |= self.clocks[node].environ
+            mine |= {**self.clocks[node].environ, **_joined(mine, self.clocks[node].environ)}
         disks = [(self.disks[node].name, str(files.data), "rw")] if node in self.disks else []
         container = self._container(
             node,

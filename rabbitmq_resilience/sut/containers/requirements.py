@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Collection
 
 import docker
@@ -24,8 +25,12 @@ from rabbitmq_resilience.sut.containers.engine_client import (
     find_image,
     has_file,
 )
+from rabbitmq_resilience.tools.disk_faults import find_disk_faults
 from rabbitmq_resilience.tools.distributions import ToolMissingError
 from rabbitmq_resilience.tools.image_names import HAPROXY
+
+#: The interpreter of programs that were linked with musl.
+_MUSL = f"/lib/ld-musl-{platform.machine()}.so.1"
 
 
 def require(client: docker.DockerClient, broker: BrokerImage, needs: Collection[str]) -> None:
@@ -39,6 +44,13 @@ def require(client: docker.DockerClient, broker: BrokerImage, needs: Collection[
             f"the image {broker.name} has no {LIBRARY}, which turns the clock of a broker: take an image that `make "
             "images` builds, or add Debian's package libfaketime and a link of that name to its library to your image"
         )
+    if "disk-faults" in needs:
+        find_disk_faults()
+        if has_file(client, broker.name, _MUSL):
+            raise ToolMissingError(
+                f"the image {broker.name} has musl as its C library, and faults of disks need glibc: take an image "
+                "that `make images` builds, or an official one without -alpine in its tag"
+            )
     require_ram_nodes(broker.broker.version, needs)
     require_maintenance_mode(broker.broker.version, needs)
     require_plugins(broker.broker, needs, is_there=lambda place: has_file(client, broker.name, str(place)))

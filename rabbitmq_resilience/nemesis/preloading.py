@@ -1,0 +1,125 @@
+"""The base of faults that act on the disk of a broker through a preloaded library, and the canaries that prove them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar
+
+from rabbitmq_resilience.model.errors import ClusterError
+from rabbitmq_resilience.model.node_options import NodeOptions
+from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.nemesis.footprint import Footprint
+from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
+from rabbitmq_resilience.nemesis.targets import node_problems, possible_nodes
+from rabbitmq_resilience.sut.preload.preloaded_disk import PreloadedDisk
+from rabbitmq_resilience.sut.protocol import Cluster, StoredData
+from rabbitmq_resilience.workload.workload_model import Workload
+
+_BEFORE, _AFTER = "before", "after!"
+_FOLDER = "canaries"
+
+#: Writes three files in the folder {folder} as the broker does: one that is there is written and flushed, one that is
+#: there is written and not flushed, and one is new. Returns how many microseconds a write and a flush took.
+_WRITE = """\
+Write = fun(Name, Flush) ->
+    {{ok, File}} = file:open(filename:join({folder}, Name), [read, write, raw, binary]),
+    {{Wrote, ok}} = timer:tc(fun() -> file:pwrite(File, 0, <<{text}>>) end),
+    {{Flushed, ok}} = timer:tc(fun() -> Flush(File) end),
+    ok = file:close(File),
+    {{Wrote, Flushed}}
+end,
+Kept = Write("flushed", fun file:sync/1),
+Write("unflushed", fun(_) -> ok end),
+Write("new", fun(_) -> ok end),
+Kept."""
+
+
+class PreloadedFault(ScheduledFault):
+    """``node`` is a target, see ``nemesis.targets``; it may mean several nodes, all at the same moment. Before the
+    cluster starts, a library is preloaded into each broker that ``node`` may mean."""
+
+    node: str
+
+    acts_on: ClassVar[str] = "data"
+    #: The broker writes its canaries before, by one of its own tools.
+    begins_within_s: ClassVar[float] = 30.0
+
+    def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
+        return node_problems(self.node, topology, workload)
+
+    def footprint(self, topology: Topology) -> Footprint:
+        """Return the nodes, their disks, and the library that they must be started with."""
+        nodes = possible_nodes(self.node, topology)
+        return replace(
+            super().footprint(topology),
+            resources=frozenset(f"the disk of {node}" for node in nodes),
+            node_options=NodeOptions(preloaded=frozenset(nodes)),
+            needs=frozenset({"disk-faults"}),
+        )
+
+
+def stored_data(cluster: Cluster) -> StoredData:
+    assert isinstance(cluster, StoredData), "what a driver does not offer is refused before"
+    return cluster
+
+
+def canaries_of(cluster: Cluster, nodes: Iterable[str]) -> dict[str, Canaries]:
+    """Return {node: its canaries}."""
+    stored = stored_data(cluster)
+    return {node: Canaries(cluster, node, stored.preloaded_disk(node)) for node in nodes}
+
+
+@dataclass(frozen=True)
+class Took:
+    """How long the broker's Erlang VM waited for a write of a few bytes, and for its flush."""
+
+    write_ms: float
+    flush_ms: float
+
+
+@dataclass(frozen=True)
+class Canaries:
+    """Three small files of one broker among its data: written and flushed, written and not flushed, and new."""
+
+    cluster: Cluster
+    node: str
+    disk: PreloadedDisk
+
+    @property
+    def folder(self) -> Path:
+        return self.disk.data / _FOLDER
+
+    def lay(self) -> None:
+        """Create the two files that are there before. This process has no preloaded library, so they count as
+        flushed."""
+        self.folder.mkdir(exist_ok=True)
+        for name in ("flushed", "unflushed"):
+            (self.folder / name).write_text(_BEFORE)
+
+    def write(self) -> Took:
+        """Let the broker write all three. Raise ``ClusterError`` if it does not, or if a call fails."""
+        expression = _WRITE.format(folder=_erlang(str(self.folder)), text=_erlang(_AFTER))
+        said = self.cluster.run_tool(self.node, "rabbitmqctl", "eval", expression)
+        times = re.fullmatch(r"\{(\d+),\s*(\d+)\}", said.strip())
+        if times is None:
+            raise ClusterError(f"{self.node} did not write its canaries: {said.strip()[:300]}")
+        write_us, flush_us = map(int, times.groups())
+        return Took(write_us / 1000, flush_us / 1000)
+
+    def write_anew(self) -> Took:
+        """Do both ``lay`` and ``write``."""
+        self.lay()
+        return self.write()
+
+    def survivors(self) -> Mapping[str, bool]:
+        """Return {name: whether it has what ``write`` wrote}."""
+        files = {name: self.folder / name for name in ("flushed", "unflushed", "new")}
+        return {name: file.exists() and file.read_text() == _AFTER for name, file in files.items()}
+
+
+def _erlang(text: str) -> str:
+    """Return the text as an Erlang string."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'

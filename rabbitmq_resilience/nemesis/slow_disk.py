@@ -1,0 +1,113 @@
+"""The disk of a broker is slow: each of its writes and flushes takes longer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from rabbitmq_resilience.history.events import Effect
+from rabbitmq_resilience.model.errors import ClusterError
+from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.nemesis.fault import FaultContext, Proof, left_over, on_each
+from rabbitmq_resilience.nemesis.footprint import Footprint
+from rabbitmq_resilience.nemesis.preloading import Canaries, PreloadedFault, Took, canaries_of
+from rabbitmq_resilience.nemesis.targets import Resolver, size_of
+
+#: A shorter time could not be distinguished from what a busy disk takes by itself.
+SLOW_MIN_MS = 20.0
+SLOW_MAX_MS = 60_000.0
+BACK_WITHIN_S = 30.0
+
+Milliseconds = Annotated[float, Field(ge=0, le=SLOW_MAX_MS)]
+
+
+class SlowDisk(PreloadedFault):
+    """Each write of a file takes ``write_ms`` longer, and each flush ``flush_ms``. The broker's own calls are measured
+    before, during and after."""
+
+    fault: Literal["slow_disk"] = "slow_disk"
+    write_ms: Milliseconds = 0.0
+    flush_ms: Milliseconds = 0.0
+
+    example: ClassVar[str] = 'node: "leader:q1", flush_ms: 1000'
+
+    @model_validator(mode="after")
+    def _slow_enough(self) -> Self:
+        if max(self.write_ms, self.flush_ms) < SLOW_MIN_MS:
+            raise ValueError(f"neither write_ms nor flush_ms is {SLOW_MIN_MS:g} or more; such a delay cannot be seen")
+        return self
+
+    def footprint(self, topology: Topology) -> Footprint:
+        """Return the disks of the nodes. Their processes go on, so others may act on them."""
+        return replace(
+            super().footprint(topology),
+            processes=frozenset(),
+            possible_processes=frozenset(),
+            together=len(topology.node_names) - size_of(self.node, topology),
+        )
+
+    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> SlowDiskInjection:  # noqa: ARG002
+        nodes = resolver.nodes(self.node)
+        canaries = canaries_of(context.cluster, nodes)
+        return SlowDiskInjection(nodes, canaries, write_ms=self.write_ms, flush_ms=self.flush_ms)
+
+
+@dataclass
+class SlowDiskInjection:
+    """Slow disks. ``write_ms`` and ``flush_ms`` are in addition to what each call takes by itself."""
+
+    nodes: tuple[str, ...]
+    canaries: Mapping[str, Canaries]
+    write_ms: float
+    flush_ms: float
+    _before: dict[str, Took] = field(default_factory=dict, init=False)
+
+    @property
+    def effect(self) -> Effect:
+        """Return the nodes as starved: they are slow in all that they store."""
+        return Effect(nodes_starved=self.nodes)
+
+    def inject(self) -> None:
+        for node, canaries in self.canaries.items():
+            self._before[node] = canaries.write_anew()
+            canaries.disk.slow(write_ms=self.write_ms, flush_ms=self.flush_ms)
+
+    def heal(self) -> None:
+        on_each(self.nodes, lambda node: self.canaries[node].disk.clear())
+
+    def prove(self, *, timeout_s: float) -> Proof:
+        """Return a proof that the broker's own write and flush take as much longer as is stated."""
+        return self._await(self._is_slow, timeout_s=timeout_s)
+
+    def prove_healed(self) -> Proof:
+        """Return a proof that they take less than that again."""
+        return self._await(lambda took: not self._is_slow(took), timeout_s=BACK_WITHIN_S)
+
+    def _is_slow(self, took: Took) -> bool:
+        return took.write_ms >= self.write_ms and took.flush_ms >= self.flush_ms
+
+    def _await(self, fits: Callable[[Took], bool], *, timeout_s: float) -> Proof:
+        seen: dict[str, str] = {}
+
+        def others() -> list[str]:
+            wrong = []
+            for node, canaries in self.canaries.items():
+                try:
+                    took = canaries.write_anew()
+                except ClusterError as error:
+                    wrong.append(str(error))
+                    continue
+                seen[node] = f"{node} {_words(took)}, before {_words(self._before[node])}"
+                if not fits(took):
+                    wrong.append(seen[node])
+            return wrong
+
+        still = left_over(others, timeout_s=timeout_s, what="disks to be slow")
+        return Proof(not still, "; ".join(still or seen.values()))
+
+
+def _words(took: Took) -> str:
+    return f"wrote in {took.write_ms:.1f} ms and flushed in {took.flush_ms:.1f} ms"

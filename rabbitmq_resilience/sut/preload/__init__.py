@@ -1,0 +1,1 @@
+"""Let the disks of brokers fail, by a library that is preloaded into them."""

@@ -1,0 +1,195 @@
+"""Brokers lose power, or their disks are slow, fail, or come back damaged, while messages are confirmed.
+
+A confirm says that a broker has stored the message ("Consumer Acknowledgements and Publisher Confirms"). Quorum queues
+flush their log before that. Classic queues flushed the message store up to 3.12, and write it only since 3.13.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from rabbitmq_resilience.checkers.verdict import Verdict
+from rabbitmq_resilience.nemesis.conditions import AfterStep, NodeIs, When
+from rabbitmq_resilience.nemesis.damage_file import DamageFile, Kind
+from rabbitmq_resilience.nemesis.disk_errors import DiskErrors
+from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
+from rabbitmq_resilience.nemesis.partition import Partition
+from rabbitmq_resilience.nemesis.power_cut import PowerCut
+from rabbitmq_resilience.nemesis.slow_disk import SlowDisk
+from rabbitmq_resilience.nemesis.stop import Stop
+from rabbitmq_resilience.runner.judging import Result
+from rabbitmq_resilience.scenario.expectations import Expectation
+from rabbitmq_resilience.scenario.guarantees import promised, promising, versions
+from rabbitmq_resilience.scenario.model import Phases, Scenario
+from rabbitmq_resilience.workload.services import ProcessingStep
+from suites.case_study import AWAY_S, FIRST_STEP_S, PHASES, RECOVERED_WITHIN_S
+from suites.partitions import noticed_s, shape, workload
+
+pytestmark = [pytest.mark.power, pytest.mark.slow]
+
+Play = Callable[[Scenario], Result]
+
+THREE = "three_nodes_three_zones"
+FIVE = "five_nodes_three_zones"
+EVERY_TYPE = pytest.mark.parametrize("queue_type", ["quorum", "classic", "mirrored"])
+
+#: A message of this size is stored apart from its queue's index (``queue_index_embed_msgs_below``, 4096 bytes).
+STORED_APART_BYTES = 8192
+#: The Raft log goes to segments as soon as it has this size, and a segment has this many entries.
+SMALL_LOG = {"raft.wal_max_size_bytes": 1_000_000, "raft.segment_max_entries": 256}
+#: What is in a queue when the power goes can be lost. So messages wait there until this long after the fault, as
+#: consumers take so long for each.
+HARDLY_READ_MS = 1000.0
+READ_AFTER_S = 10.0
+CUT_AT_S = 8.0
+SLOW_FLUSH_MS = 1000.0
+
+#: Losses by design: classic queues from 3.13 on.
+NOT_FLUSHED = Expectation(
+    broker=">=3.13",
+    verdict=Verdict.INVALID,
+    invariant="no_loss",
+    invariants_also=("order",),
+    intermittent=True,
+    queue_types=("classic",),
+    documentation="From 3.13 on the message store of classic queues calls no fsync before a message is confirmed "
+    "(rabbitmq-server#8507; rabbit_msg_store.erl, 3.13 to 4.3).",
+)
+
+
+def without_power(
+    play: Play,
+    title: str,
+    queue_type: str,
+    tick_s: int,
+    *schedule: AnyFault,
+    topology: str = THREE,
+    settings: Mapping[str, Any] | None = None,
+    without: Sequence[str] = (),
+    **fields: Any,
+) -> Result:
+    """Play a scenario that demands every promise, except those in ``without``. ``fields`` are those of the workload."""
+    waits_s = max(step.at_s or 0.0 for step in schedule) + sum(step.for_s for step in schedule) + READ_AFTER_S
+    slowly = ProcessingStep(processing_ms=HARDLY_READ_MS, for_s=waits_s)
+    load = workload(queue_type, **{"prefetch": 10, "variable_processing": [slowly], **fields})
+    shaped = shape(topology, tick_s)
+    if settings:
+        shaped = shaped.model_copy(update={"settings": dict(settings)})
+    # The only copy of a classic queue is away with its node.
+    alone = ["availability"] if queue_type == "classic" else []
+    scenario = promising(
+        title,
+        shaped,
+        load,
+        schedule,
+        demanded={
+            **promised(shaped, recovered_within_s=RECOVERED_WITHIN_S),
+            "metadata": {},
+            **dict.fromkeys([*alone, *without]),
+        },
+        phases=Phases.model_validate(PHASES),
+        broker=versions(load, since="3.10"),
+        expect=[NOT_FLUSHED] if queue_type == "classic" else [],
+    )
+    return play(scenario)
+
+
+@EVERY_TYPE
+@pytest.mark.parametrize("node", ["leader:q1", "all"])
+def test_power_is_cut(node: str, queue_type: str, net_ticktime_s: int, play: Play) -> None:
+    title = "Every node loses power" if node == "all" else "The node of a leader loses power"
+    cut = PowerCut(at_s=CUT_AT_S, for_s=AWAY_S, node=node)
+    without = ["availability"] if node == "all" else []
+    without_power(play, title, queue_type, net_ticktime_s, cut, without=without)
+
+
+@EVERY_TYPE
+def test_a_minority_loses_power(queue_type: str, net_ticktime_s: int, play: Play) -> None:
+    cut = PowerCut(at_s=CUT_AT_S, for_s=AWAY_S, node="minority")
+    without_power(play, "Two of five nodes lose power", queue_type, net_ticktime_s, cut, topology=FIVE)
+
+
+@EVERY_TYPE
+def test_every_node_loses_power_with_large_messages(queue_type: str, net_ticktime_s: int, play: Play) -> None:
+    cut = PowerCut(at_s=CUT_AT_S, for_s=AWAY_S, node="all")
+    title = "Every node loses power with large messages"
+    large: dict[str, Any] = {"message_bytes": STORED_APART_BYTES, "rate_per_s": 150}
+    without_power(play, title, queue_type, net_ticktime_s, cut, without=["availability"], **large)
+
+
+@EVERY_TYPE
+@pytest.mark.parametrize("file_system", ["posix", "torn"])
+def test_every_node_loses_power_on_other_disks(
+    file_system: str, queue_type: str, net_ticktime_s: int, play: Play
+) -> None:
+    """No name stays that was not flushed itself; or parts of what was not flushed stay, in whole sectors."""
+    torn = file_system == "torn"
+    cut = PowerCut(at_s=CUT_AT_S, for_s=AWAY_S, node="all", file_system="ordered" if torn else "posix", torn=torn)
+    title = "Every node loses power in the middle of a write" if torn else "Every node loses power, and new names"
+    without_power(play, title, queue_type, net_ticktime_s, cut, without=["availability"])
+
+
+@EVERY_TYPE
+def test_power_is_cut_during_a_rolling_restart(queue_type: str, net_ticktime_s: int, play: Play) -> None:
+    """The second of three nodes that are restarted in turn loses power instead."""
+    stop = Stop(at_s=CUT_AT_S, for_s=AWAY_S, node="a1")
+    cut = PowerCut(when=_after(0, "a1"), for_s=AWAY_S, node="b1")
+    last = Stop(when=_after(1, "b1"), for_s=AWAY_S, node="c1")
+    title = "A node loses power during a rolling restart"
+    without_power(play, title, queue_type, net_ticktime_s, stop, cut, last)
+
+
+@EVERY_TYPE
+def test_power_is_cut_during_an_election(queue_type: str, net_ticktime_s: int, play: Play) -> None:
+    """The zone of a leader is cut off; as soon as the others may notice it, one of them loses power."""
+    noticed_at_s = FIRST_STEP_S + noticed_s(net_ticktime_s)
+    apart = Partition(at_s=FIRST_STEP_S, for_s=noticed_s(net_ticktime_s) + 2 * AWAY_S, between=["zone:a", "rest"])
+    cut = PowerCut(at_s=noticed_at_s, for_s=AWAY_S, node="b1")
+    title = "A node loses power during an election after a cut"
+    without_power(play, title, queue_type, net_ticktime_s, apart, cut, without=["availability"])
+
+
+@EVERY_TYPE
+def test_every_node_loses_power_with_a_backlog(queue_type: str, net_ticktime_s: int, play: Play) -> None:
+    """The messages of each queue span several segments."""
+    cut = PowerCut(at_s=20.0, for_s=AWAY_S, node="all")
+    title = "Every node loses power with a backlog"
+    settings = SMALL_LOG if queue_type == "quorum" else None
+    without_power(play, title, queue_type, net_ticktime_s, cut, settings=settings, without=["availability"])
+
+
+@EVERY_TYPE
+def test_disk_of_a_leader_is_slow(queue_type: str, net_ticktime_s: int, play: Play) -> None:
+    slow = SlowDisk(at_s=CUT_AT_S, for_s=20.0, node="leader:q1", flush_ms=SLOW_FLUSH_MS)
+    without_power(play, "The disk of a leader's node is slow", queue_type, net_ticktime_s, slow)
+
+
+def test_log_of_a_leader_fails(net_ticktime_s: int, play: Play) -> None:
+    errors = DiskErrors(at_s=CUT_AT_S, for_s=10.0, node="leader:q1", files="*.wal")
+    without_power(play, "The log of a leader's node cannot be written", "quorum", net_ticktime_s, errors)
+
+
+@pytest.mark.parametrize("how", ["flip_bits", "cut_tail", "old_copy"])
+@pytest.mark.parametrize("file", ["segment", "write_ahead_log"])
+def test_file_of_a_member_is_damaged(file: Kind, how: Any, net_ticktime_s: int, play: Play) -> None:
+    """The others are up, and confirm more messages before the node starts again."""
+    damage = DamageFile(at_s=15.0, for_s=3 * AWAY_S, node="leader:q1", file=file, how=how)
+    settings = SMALL_LOG if file == "segment" else None
+    title = f"A {file.replace('_', ' ')} of a leader's node is damaged ({how.replace('_', ' ')})"
+    without_power(play, title, "quorum", net_ticktime_s, damage, settings=settings)
+
+
+@pytest.mark.parametrize("file", ["message_store", "queue_index"])
+def test_file_of_a_classic_queue_is_damaged(file: Kind, net_ticktime_s: int, play: Play) -> None:
+    damage = DamageFile(at_s=15.0, for_s=AWAY_S, node="leader:q1", file=file, how="cut_tail")
+    large: dict[str, Any] = {"message_bytes": STORED_APART_BYTES, "rate_per_s": 150}
+    title = f"A {file.replace('_', ' ')} of a classic queue is damaged"
+    without_power(play, title, "classic", net_ticktime_s, damage, **(large if file == "message_store" else {}))
+
+
+def _after(step: int, node: str) -> When:
+    """Return the condition that a step is over and its node is up again."""
+    return When(after_step=AfterStep(step=step, wait_s=1.0), node_is=NodeIs(node=node, state="up"))

@@ -1,0 +1,110 @@
+"""Power cuts, slow and failing disks, and damaged files: what nodes get for them, what is refused, and what is done."""
+
+from __future__ import annotations
+
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rabbitmq_resilience.model.node_options import NodeOptions
+from rabbitmq_resilience.nemesis.damage_file import DamageFile, damaged, files_of, newest
+from tests.faults.written_steps import parsed, refused
+from tests.messages import Messages
+
+CUT = {"at_s": 2, "for_s": 9, "fault": "power_cut", "node": "zone:b"}
+SLOW = {"at_s": 2, "for_s": 9, "fault": "slow_disk", "node": "b1", "flush_ms": 500}
+ERRORS = {"at_s": 2, "for_s": 9, "fault": "disk_errors", "node": "leader:q1", "files": "*.wal"}
+DAMAGE = {"at_s": 2, "for_s": 9, "fault": "damage_file", "node": "b1", "file": "segment"}
+
+
+def test_only_nodes_that_a_step_may_mean_are_preloaded() -> None:
+    assert parsed(CUT).equipment == NodeOptions(preloaded=frozenset({"b1"}))
+    assert parsed(ERRORS).equipment.preloaded == {"a1", "b1", "c1"}
+    assert parsed(DAMAGE).equipment == NodeOptions()
+    assert parsed(CUT).needs == {"disk-faults"}
+    assert parsed(DAMAGE, driver="local").needs == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("step", "field"),
+    [
+        ({**CUT, "node": "z1"}, "node"),
+        ({**CUT, "file_system": "btrfs"}, "file_system"),
+        ({**SLOW, "flush_ms": 5}, "flush_ms"),
+        ({**ERRORS, "one_in": 0}, "one_in"),
+        ({**DAMAGE, "file": "log"}, "file"),
+    ],
+)
+def test_refused_before_anything_starts(step: dict[str, Any], field: str, message: Messages) -> None:
+    said = refused(step, driver="local")
+    assert "schedule[0]" in said
+    assert field in said
+    message(said)
+
+
+def test_a_cluster_of_others_is_left_alone(message: Messages) -> None:
+    for step in (CUT, SLOW, ERRORS, DAMAGE):
+        message(refused(step, driver="attached"))
+
+
+def test_two_steps_on_one_disk_and_a_node_that_another_step_takes_are_refused(message: Messages) -> None:
+    message(refused(SLOW, {**ERRORS, "at_s": 5, "node": "b1"}, driver="local"))
+    message(refused(CUT, {"at_s": 5, "for_s": 2, "fault": "kill", "node": "b1"}, driver="local"))
+
+
+def test_all_at_once_leave_no_majority_and_a_slow_disk_does() -> None:
+    topology = parsed(CUT).topology
+    assert not parsed({**CUT, "node": "all"}).schedule[0].footprint(topology).leaves_majority(topology)
+    assert parsed(CUT).schedule[0].footprint(topology).leaves_majority(topology)
+    assert parsed(SLOW).schedule[0].footprint(topology).leaves_majority(topology)
+
+
+def stored(folder: Path, *names: str) -> list[Path]:
+    """Write files in this order, each a second after the other, of 1,000 bytes."""
+    files = [folder / name for name in names]
+    for second, file in enumerate(files):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(bytes([second]) * 1000)
+        os.utime(file, (second, second))
+    return files
+
+
+def test_the_file_that_was_written_last_is_chosen(tmp_path: Path) -> None:
+    quorum = "node/quorum/node"
+    stored(tmp_path, f"{quorum}/1.wal", f"{quorum}/u1/2.segment", f"{quorum}/u2/1.segment", "node/queues/q/0.qi")
+    assert [file.name for file in files_of(tmp_path, "segment")] == ["2.segment", "1.segment"]
+    assert newest(tmp_path, "write_ahead_log") == tmp_path / quorum / "1.wal"
+    assert newest(tmp_path, "message_store") is None
+    assert newest(tmp_path, "queue_index") == tmp_path / "node/queues/q/0.qi"
+
+
+def test_an_empty_file_is_not_chosen(tmp_path: Path) -> None:
+    (empty,) = stored(tmp_path, "node/quorum/node/1.wal")
+    empty.write_bytes(b"")
+    assert newest(tmp_path, "write_ahead_log") is None
+
+
+def chance() -> random.Random:
+    return random.Random(2)  # noqa: S311 - a seeded choice, no secret
+
+
+def step_of(**fields: Any) -> DamageFile:
+    return DamageFile.model_validate({**DAMAGE, **fields})
+
+
+def test_bits_flip_in_as_many_places_as_are_stated() -> None:
+    before = bytes(range(250)) * 4
+    after = damaged(before, step_of(places=8), chance())
+    differing = [one ^ other for one, other in zip(before, after, strict=True) if one != other]
+    assert len(differing) == 8
+    assert all(bits.bit_count() == 1 for bits in differing)
+    assert damaged(before, step_of(places=8), chance()) == after
+
+
+@pytest.mark.parametrize(("size", "left"), [(10_000, 5904), (8192, 4096), (5000, 2500), (1, 0)])
+def test_a_tail_is_cut_off_and_at_most_half(size: int, left: int) -> None:
+    before = bytes(size)
+    assert damaged(before, step_of(how="cut_tail"), chance()) == before[:left]
