@@ -115,6 +115,7 @@ def fault(
     alarmed: Sequence[str] = (),
     operation: bool = False,
     becomes: str = "",
+    damaged: Sequence[str] = (),
     states: Sequence[str] = ("injecting", "injected", "proven", "healing", "healed", "heal_proven"),
 ) -> list[Event]:
     """A step that acts from ``start_s`` to ``end_s``; ``states`` are those that it reached."""
@@ -131,6 +132,8 @@ def fault(
         effect["operation"] = True
     if becomes:
         effect["becomes"] = becomes
+    if damaged:
+        effect["nodes_damaged"] = list(damaged)
     if alarm:
         effect |= {"alarm": alarm, "nodes_alarmed": list(alarmed)}
     ends = ("healing", "healed", "heal_proven", "heal_unproven")

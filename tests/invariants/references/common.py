@@ -37,6 +37,8 @@ OUTCOMES = {
 #: Steps that act on brokers or on the links between them; the others act on clients alone.
 OF_BROKERS = ("kill", "pause", "partition", "rebalance")
 OF_CLIENTS = ("kill_client",)
+#: A node is killed, and one of its files is damaged.
+DAMAGE = "damage_file"
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ class Step:
     @property
     def on_brokers(self) -> bool:
         """Whether it began and acts on brokers or on the links between them."""
-        return not self.skipped and self.name in OF_BROKERS
+        return not self.skipped and self.name in (*OF_BROKERS, DAMAGE)
 
 
 @dataclass(frozen=True)
@@ -116,6 +118,9 @@ def step_events(steps: Sequence[Step]) -> list[Any]:
             events.append(fault(step.start_s, step.end_s, step=number, name=step.name, cut=cut))
         elif step.name in ("kill", "pause"):
             events.append(fault(step.start_s, step.end_s, step=number, name=step.name, down=[step.node]))
+        elif step.name == DAMAGE:
+            node = [step.node]
+            events.append(fault(step.start_s, step.end_s, step=number, name=step.name, down=node, damaged=node))
         elif step.name == "rebalance":
             events.append(fault(step.start_s, step.end_s, step=number, name=step.name, operation=True))
         else:
@@ -200,8 +205,8 @@ def drawn_steps(
         name, node = source.choice(names), source.choice(NODES)
         skipped = source.random() < 0.1
         steps.append(Step(name, start_s, end_s, node, skipped))
-        if not skipped and name in ("kill", "pause"):
-            aways.append(Away(node, start_s, end_s + 2, "down" if name == "kill" else "suspended"))
+        if not skipped and name in ("kill", "pause", DAMAGE):
+            aways.append(Away(node, start_s, end_s + 2, "suspended" if name == "pause" else "down"))
         if not skipped and name == "partition" and end_s - start_s >= 10:
             aways.append(Away(node, start_s + 5.5, end_s + 2, "paused"))
         at_s = end_s + source.choice([1, 8, 22])

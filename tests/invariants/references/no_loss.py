@@ -6,7 +6,9 @@ import random
 from dataclasses import dataclass, replace
 
 from rabbitmq_resilience.checkers.verdict import History
+from tests.invariants.literal import queues
 from tests.invariants.references.common import (
+    DAMAGE,
     NODES,
     OF_BROKERS,
     OF_CLIENTS,
@@ -36,6 +38,8 @@ PLANTS = (
 )
 #: "Shortly before" is no number: no duplicate is drawn whose first receipt is so soon after a disturbance.
 ROUGH_S = 16.0
+#: Confirms come this long after their messages were sent.
+CONFIRMED_AFTER_S = 0.005
 Answer = tuple[str, int]
 
 
@@ -49,6 +53,12 @@ class Case:
     aways: tuple[Away, ...]
     leads: tuple[tuple[float, str], ...]
     planted: str
+    kind: str = "quorum"
+
+    @property
+    def members(self) -> tuple[str, ...]:
+        """The nodes with a copy of the queues: of classic ones there is one."""
+        return NODES if self.kind == "quorum" else NODES[:1]
 
 
 def generated(source: random.Random) -> Case:
@@ -60,18 +70,23 @@ def generated(source: random.Random) -> Case:
 
 
 def _drawn(source: random.Random) -> Case:
-    steps, aways = drawn_steps(source, OF_BROKERS + OF_CLIENTS * 2)
+    steps, aways = drawn_steps(source, (*OF_BROKERS, *OF_CLIENTS * 2, *[DAMAGE] * 2))
+    kind = source.choice(["quorum", "quorum", "classic"])
+    away_us = [(step.start_s, step.end_s) for step in steps if step.name == DAMAGE]
     if not aways and source.random() < 0.25:
         from_s = float(source.randrange(12, 70))
         aways = (
             Away(source.choice(NODES), from_s, from_s + source.choice([1, 2, 5]), source.choice(["down", "paused"])),
         )
-    leads = ((float(source.randrange(10, 80)), "b1"),) if source.random() < 0.2 else ()
+    moves = kind == "quorum" and source.random() < 0.2
+    leads = ((float(source.randrange(10, 80)), "b1"),) if moves else ()
     last_s = source.choice([PUBLISHED_S] * 5 + [30.0])
     messages, receipts, planted = [], [], []
     for publisher in range(source.choice([1, 2])):
         at_s, sequence = float(source.randrange(0, 3)) + publisher / 10, 0
         while (at_s := at_s + source.choice([1, 2, 4, 6])) < last_s and sequence < 20:
+            if any(start_s - 1 < at_s < end_s + 1 for start_s, end_s in away_us) and source.random() < 0.7:
+                continue  # so that often nothing is confirmed in that time
             outcome = source.choice(["confirmed"] * 8 + ["unknown", "nacked", "returned"])
             messages.append(Message(publisher, sequence, publisher, at_s, outcome))
             if outcome == "confirmed" or source.random() < 0.4:
@@ -83,7 +98,7 @@ def _drawn(source: random.Random) -> Case:
             planted.append(plant)
             _plant(source, plant, messages, receipts)
     receipts.sort(key=lambda one: one.at_s)
-    return Case(tuple(messages), tuple(receipts), steps, aways, leads, "+".join(sorted(planted)) or "nothing")
+    return Case(tuple(messages), tuple(receipts), steps, aways, leads, "+".join(sorted(planted)) or "nothing", kind)
 
 
 def _plant(source: random.Random, plant: str, messages: list[Message], receipts: list[Receipt]) -> None:
@@ -108,16 +123,20 @@ def _plant(source: random.Random, plant: str, messages: list[Message], receipts:
 
 def recorded(case: Case) -> History:
     """Return the history of a case."""
-    return made(case.messages, case.receipts, case.steps, case.aways, *leader_samples(case.leads))
+    declared = queues("q1", "q2", kind=case.kind, members=case.members)
+    return made(case.messages, case.receipts, case.steps, case.aways, *leader_samples(case.leads), declared=declared)
 
 
 def verdict(case: Case) -> Answer:
     """Return the verdict, and how many unmarked duplicates nothing explains."""
     forbidden = sum(not is_disturbed(case, first, second) for first, second in repeats(case))
-    lost = [m for m in case.messages if m.outcome == "confirmed" and not came(case, m)]
+    missing = [m for m in case.messages if m.outcome == "confirmed" and not came(case, m)]
+    lost = [m for m in missing if not may_be_lost(case, m)]
     unexpected = [receipt for receipt in case.receipts if not receipt.intact or not was_attempted(case, receipt)]
     if lost or unexpected or forbidden:
         return "INVALID", forbidden
+    if missing:
+        return "VALID", forbidden
     begun_s = [step.start_s for step in case.steps if step.is_fault]
     is_known = case.receipts and received_after_each(begun_s, [one.at_s for one in case.receipts])
     is_judged = any(m.outcome == "confirmed" for m in case.messages)  # nothing else is demanded to arrive
@@ -128,6 +147,23 @@ def came(case: Case, message: Message) -> bool:
     """Whether a message arrived, whole and from its queue."""
     whole = [(one.publisher, one.sequence, one.queue) for one in case.receipts if one.intact]
     return (message.publisher, message.sequence, message.queue) in whole
+
+
+def may_be_lost(case: Case, message: Message) -> bool:
+    """Whether a file of the message's queue was damaged, and no majority without it is known to have the message."""
+    for step in case.steps:
+        if step.name == DAMAGE and not step.skipped and step.node in case.members:
+            later = [
+                m
+                for m in case.messages
+                if m.queue == message.queue
+                and m.outcome == "confirmed"
+                and step.start_s <= m.sent_s
+                and m.sent_s + CONFIRMED_AFTER_S < step.end_s
+            ]
+            if case.kind == "classic" or not later:
+                return True
+    return False
 
 
 def was_attempted(case: Case, receipt: Receipt) -> bool:
@@ -152,9 +188,17 @@ def repeats(case: Case) -> list[tuple[Receipt, Receipt]]:
 
 
 def disturbances(case: Case) -> list[tuple[float, float]]:
-    """Return when the brokers of the queues were disturbed; all of them are members of all queues."""
-    times = [(step.start_s, step.end_s) for step in case.steps if step.on_brokers]
-    times += [(away.from_s, away.to_s) for away in case.aways]
+    """Return when the brokers of the queues were disturbed.
+
+    A cut of any node acts on links to all others. A queue with one copy has no other node to which a leader could move.
+    """
+    on_all = ("partition", "rebalance") if len(case.members) > 1 else ("partition",)
+    times = [
+        (step.start_s, step.end_s)
+        for step in case.steps
+        if step.on_brokers and (step.name in on_all or (step.name != "rebalance" and step.node in case.members))
+    ]
+    times += [(away.from_s, away.to_s) for away in case.aways if away.node in case.members]
     return times + [(at_s - 1, at_s) for at_s, _ in case.leads]
 
 
