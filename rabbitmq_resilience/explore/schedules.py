@@ -7,9 +7,11 @@ distinguished from the others (``nemesis.combining``). So faults overlap in ever
 A run takes half a minute in addition to its faults. Therefore a run has several faults, and shrinking finds those that
 matter.
 
-Not drawn: ``lose_disk`` (nothing is promised if a second member is away before the first is in sync again), faults of
-packets and containers (``netem``, ``limit``, ``stress`` and so on), steps that wait for a condition, and flapping
-links of clients (clients notice them too seldom for a proof).
+Faults that need a preloaded library are drawn where set-up has built it.
+
+Not drawn: ``lose_disk`` and ``damage_file`` (nothing is promised if a second member is away before the first is in sync
+again), faults of packets and containers (``netem``, ``limit``, ``stress`` and so on), steps that wait for a
+condition, and flapping links of clients (clients notice them too seldom for a proof).
 """
 
 from __future__ import annotations
@@ -26,6 +28,8 @@ from rabbitmq_resilience.nemesis.combining import surely_provable
 from rabbitmq_resilience.nemesis.fault_catalogue import FAULTS, AnyFault
 from rabbitmq_resilience.nemesis.targets import node_problems
 from rabbitmq_resilience.sut.drivers import DRIVERS
+from rabbitmq_resilience.tools.disk_faults import find_disk_faults
+from rabbitmq_resilience.tools.distributions import ToolMissingError
 from rabbitmq_resilience.workload.queues import queue_names
 from rabbitmq_resilience.workload.workload_model import Workload
 
@@ -106,6 +110,20 @@ def _taken(topology: Topology, workload: Workload) -> SearchStrategy[Fields]:
 
 
 @st.composite
+def _power_cut(draw: st.DrawFn, topology: Topology, workload: Workload) -> Fields:
+    """Draw a power cut, of any nodes of a cluster that promises to keep what it confirmed. ``ordered`` comes first, as
+    it takes less."""
+    file_system, torn = draw(st.sampled_from(["ordered", "posix"])), draw(st.booleans())
+    return {**draw(_taken(topology, workload)), "file_system": file_system, "torn": torn}
+
+
+@st.composite
+def _slow_disk(draw: st.DrawFn, topology: Topology, workload: Workload) -> Fields:
+    node, flush_ms = draw(_nodes(topology, workload)), draw(st.sampled_from([50.0, 200.0, 1000.0]))
+    return {"node": node, "flush_ms": flush_ms, "for_s": draw(_seconds(10, 20))}
+
+
+@st.composite
 def _stop(draw: st.DrawFn, topology: Topology, workload: Workload) -> Fields:
     """Draw a stop. A drained node moves its leaders to others, so only a single node of several is drained."""
     drain = len(topology.nodes) > 1 and draw(st.booleans())
@@ -164,6 +182,8 @@ OF_BROKERS: Sequence[tuple[str, Drawn]] = (
     ("flapping", _flapping),
     ("pause", _taken),
     ("stop", _stop),
+    ("power_cut", _power_cut),
+    ("slow_disk", _slow_disk),
     ("alarm", _alarm),
     ("rebalance", _rebalance),
 )
@@ -182,8 +202,10 @@ _BETWEEN_ZONES: Sequence[Drawn] = (_latency,)
 @st.composite
 def schedules(draw: st.DrawFn, topology: Topology, workload: Workload, driver: str) -> tuple[AnyFault, ...]:
     """Draw steps in the order of their times, each of a kind that ``driver`` offers."""
-    broken = draw(_some(_possible(OF_BROKERS, topology, driver), BROKER_FAULTS_MIN, BROKER_FAULTS_MAX))
-    others = draw(_some(_possible(OF_LINKS_AND_CLIENTS, topology, driver), OTHER_FAULTS_MIN, OTHER_FAULTS_MAX))
+    broken = draw(_some(_possible(OF_BROKERS, topology, workload, driver), BROKER_FAULTS_MIN, BROKER_FAULTS_MAX))
+    others = draw(
+        _some(_possible(OF_LINKS_AND_CLIENTS, topology, workload, driver), OTHER_FAULTS_MIN, OTHER_FAULTS_MAX)
+    )
     steps: list[AnyFault] = []
     for kind, drawn in draw(st.permutations([*broken, *others])):
         begins_s = draw(_seconds(FIRST_STEP_S, LAST_STEP_S))
@@ -205,10 +227,25 @@ def _some(kinds: Sequence[tuple[str, Drawn]], least: int, most: int) -> SearchSt
     return st.lists(st.sampled_from(kinds), min_size=least, max_size=most)
 
 
-def _possible(kinds: Sequence[tuple[str, Drawn]], topology: Topology, driver: str) -> Sequence[tuple[str, Drawn]]:
+def _possible(
+    kinds: Sequence[tuple[str, Drawn]], topology: Topology, workload: Workload, driver: str
+) -> Sequence[tuple[str, Drawn]]:
     too_few = [
         *(_BETWEEN_NODES if len(topology.nodes) == 1 else ()),
         *(_BETWEEN_ZONES if len(topology.zones) == 1 else ()),
     ]
-    offered = DRIVERS[driver].offers
+    offered = DRIVERS[driver].offers - ({"data"} if not _has_disk_faults() or _may_lose(workload) else set())
     return [(kind, drawn) for kind, drawn in kinds if FAULTS[kind].acts_on in offered and drawn not in too_few]
+
+
+def _has_disk_faults() -> bool:
+    try:
+        find_disk_faults()
+    except ToolMissingError:
+        return False
+    return True
+
+
+def _may_lose(workload: Workload) -> bool:
+    """Return whether brokers since 3.13 lose confirmed messages by design if the power is cut."""
+    return workload.queue_type == "classic"

@@ -244,8 +244,8 @@ class RunningCluster(Formed):
         return scraping(self._host, endpoints, vhost=vhost, wanted=wanted, port=layout.prometheus_port, data=data)
 
     def logs(self) -> Mapping[str, Path]:
-        taken_away = {f"{n}-power": disk.log for n, disk in self._layout.preloaded_disks.items() if disk.log.exists()}
-        return {n: files.log for n, files in self._layout.files.items()} | self.balancers.logs() | taken_away
+        powers = {f"{n}-power": disk.log for n, disk in self._layout.preloaded_disks.items()}
+        return {n: files.log for n, files in self._layout.files.items()} | self.balancers.logs() | powers
 
     def round_trips(self) -> RoundTrips | None:
         return round_trips(self._layout)

@@ -1,0 +1,71 @@
+"""Faults of disks on real brokers: each takes effect, is proven, and ends."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+from rabbitmq_resilience.history.events import FaultEvent
+from rabbitmq_resilience.model import topology_catalogue
+from rabbitmq_resilience.nemesis.damage_file import DamageFile
+from rabbitmq_resilience.nemesis.disk_errors import DiskErrors
+from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
+from rabbitmq_resilience.nemesis.power_cut import PowerCut
+from rabbitmq_resilience.nemesis.slow_disk import SlowDisk
+from rabbitmq_resilience.runner.judging import Result
+from rabbitmq_resilience.runner.run import RunContext, run_scenario
+from rabbitmq_resilience.scenario.model import Invariants, Phases, Scenario
+from rabbitmq_resilience.sut.pool import ClusterPool
+from rabbitmq_resilience.workload.workload_model import Workload
+
+pytestmark = pytest.mark.core
+
+PROVEN = ["injecting", "injected", "proven", "healing", "healed", "heal_proven"]
+
+
+def played(folder: Path, *schedule: AnyFault) -> Result:
+    """Play the steps, and assert that each was proven to begin and to end."""
+    scenario = Scenario(
+        title="Disks fail",
+        seed=7,
+        topology=topology_catalogue.load("three_nodes_three_zones"),
+        workload=Workload(queues=2, publishers=2, consumers=2, rate_per_s=100, prefetch=1, processing_ms=30),
+        phases=Phases(steady_s=2, recovery_s=90, settled_s=1),
+        schedule=schedule,
+        invariants=Invariants.model_validate({"no_loss": {}, "order": {}, "recovery": {"within_s": 60}}),
+    )
+    with ClusterPool() as pool:
+        result = run_scenario(scenario, RunContext(pool, folder, io.StringIO()))
+    states, details = defaultdict(list), defaultdict(list)
+    for event in result.run.events():
+        if isinstance(event, FaultEvent):
+            states[event.step].append(event.state)
+            details[event.step].append(event.detail)
+    assert dict(states) == dict.fromkeys(range(len(schedule)), PROVEN), dict(details)
+    return result
+
+
+def test_all_nodes_lose_power_and_nothing_that_a_quorum_queue_confirmed(tmp_path: Path) -> None:
+    """All brokers had written names and data that they had not flushed, and are whole without them."""
+    result = played(tmp_path, PowerCut(at_s=3, for_s=2, node="all"))
+    assert result.document["invariants"]["no_loss"]["verdict"] == "VALID", result.document["invariants"]
+    for node in ("a1", "b1", "c1"):
+        (line,) = (result.run.logs / f"{node}-power.log").read_text(encoding="utf-8").splitlines()
+        taken = json.loads(line)
+        assert taken["bytes"] > 0
+        assert taken["names"] > 0
+
+
+def test_disks_are_slow_fail_and_are_damaged(tmp_path: Path) -> None:
+    """One node after another, so that two serve at any time."""
+    result = played(
+        tmp_path,
+        SlowDisk(at_s=1, for_s=8, node="a1", flush_ms=200, write_ms=20),
+        DiskErrors(at_s=25, for_s=6, node="b1", files="*.wal"),
+        DamageFile(at_s=60, for_s=6, node="c1", file="write_ahead_log", how="cut_tail"),
+    )
+    assert result.document["invariants"]["no_loss"]["verdict"] == "VALID", result.document["invariants"]
