@@ -43,8 +43,10 @@ SMALL_LOG = {"raft.wal_max_size_bytes": 1_000_000, "raft.segment_max_entries": 2
 #: What is in a queue when the power goes can be lost. So messages wait there until this long after the fault, as
 #: consumers take so long for each.
 HARDLY_READ_MS = 1000.0
-READ_AFTER_S = 10.0
+READ_AFTER_S = 20.0
 CUT_AT_S = 8.0
+#: What is older is on the disk when the power goes, as Linux writes it back.
+WRITTEN_BACK_S = 8.0
 SLOW_FLUSH_MS = 1000.0
 
 #: Losses by design: classic queues from 3.13 on.
@@ -58,6 +60,12 @@ NOT_FLUSHED = Expectation(
     documentation="From 3.13 on the message store of classic queues calls no fsync before a message is confirmed "
     "(rabbitmq-server#8507; rabbit_msg_store.erl, 3.13 to 4.3).",
 )
+
+
+def lost_power(node: str, **fields: Any) -> PowerCut:
+    return PowerCut.model_validate(
+        {"at_s": FIRST_STEP_S, "for_s": AWAY_S, "node": node, "written_back_after_s": WRITTEN_BACK_S, **fields}
+    )
 
 
 def without_power(
@@ -74,7 +82,10 @@ def without_power(
     """Play a scenario that demands every promise, except those in ``without``. ``fields`` are those of the workload."""
     waits_s = max(step.at_s or 0.0 for step in schedule) + sum(step.for_s for step in schedule) + READ_AFTER_S
     slowly = ProcessingStep(processing_ms=HARDLY_READ_MS, for_s=waits_s)
-    load = workload(queue_type, **{"prefetch": 10, "variable_processing": [slowly], **fields})
+    load = workload(
+        queue_type,
+        **{"prefetch": 10, "ack_every": 1, "declare_every_s": 0.5, "variable_processing": [slowly], **fields},
+    )
     shaped = shape(topology, tick_s)
     if settings:
         shaped = shaped.model_copy(update={"settings": dict(settings)})
@@ -100,21 +111,32 @@ def without_power(
 @EVERY_TYPE
 @pytest.mark.parametrize("node", ["leader:q1", "all"])
 def test_power_is_cut(node: str, queue_type: str, net_ticktime_s: int, play: Play) -> None:
+    """The queues were declared long ago, and messages came until the end."""
     title = "Every node loses power" if node == "all" else "The node of a leader loses power"
-    cut = PowerCut(at_s=CUT_AT_S, for_s=AWAY_S, node=node)
+    cut = lost_power(node)
     without = ["availability"] if node == "all" else []
     without_power(play, title, queue_type, net_ticktime_s, cut, without=without)
 
 
 @EVERY_TYPE
+def test_every_node_loses_power_soon_after_queues_were_declared(
+    queue_type: str, net_ticktime_s: int, play: Play
+) -> None:
+    """Nothing was written back since the cluster was formed."""
+    cut = PowerCut(at_s=CUT_AT_S, for_s=AWAY_S, node="all")
+    title = "Every node loses power soon after queues were declared"
+    without_power(play, title, queue_type, net_ticktime_s, cut, without=["availability"])
+
+
+@EVERY_TYPE
 def test_a_minority_loses_power(queue_type: str, net_ticktime_s: int, play: Play) -> None:
-    cut = PowerCut(at_s=CUT_AT_S, for_s=AWAY_S, node="minority")
+    cut = lost_power("minority")
     without_power(play, "Two of five nodes lose power", queue_type, net_ticktime_s, cut, topology=FIVE)
 
 
 @EVERY_TYPE
 def test_every_node_loses_power_with_large_messages(queue_type: str, net_ticktime_s: int, play: Play) -> None:
-    cut = PowerCut(at_s=CUT_AT_S, for_s=AWAY_S, node="all")
+    cut = lost_power("all")
     title = "Every node loses power with large messages"
     large: dict[str, Any] = {"message_bytes": STORED_APART_BYTES, "rate_per_s": 150}
     without_power(play, title, queue_type, net_ticktime_s, cut, without=["availability"], **large)
@@ -127,7 +149,7 @@ def test_every_node_loses_power_on_other_disks(
 ) -> None:
     """No name stays that was not flushed itself; or parts of what was not flushed stay, in whole sectors."""
     torn = file_system == "torn"
-    cut = PowerCut(at_s=CUT_AT_S, for_s=AWAY_S, node="all", file_system="ordered" if torn else "posix", torn=torn)
+    cut = lost_power("all", file_system="ordered" if torn else "posix", torn=torn)
     title = "Every node loses power in the middle of a write" if torn else "Every node loses power, and new names"
     without_power(play, title, queue_type, net_ticktime_s, cut, without=["availability"])
 
@@ -136,7 +158,7 @@ def test_every_node_loses_power_on_other_disks(
 def test_power_is_cut_during_a_rolling_restart(queue_type: str, net_ticktime_s: int, play: Play) -> None:
     """The second of three nodes that are restarted in turn loses power instead."""
     stop = Stop(at_s=CUT_AT_S, for_s=AWAY_S, node="a1")
-    cut = PowerCut(when=_after(0, "a1"), for_s=AWAY_S, node="b1")
+    cut = lost_power("b1", when=_after(0, "a1"), at_s=None)
     last = Stop(when=_after(1, "b1"), for_s=AWAY_S, node="c1")
     title = "A node loses power during a rolling restart"
     without_power(play, title, queue_type, net_ticktime_s, stop, cut, last)
@@ -145,9 +167,9 @@ def test_power_is_cut_during_a_rolling_restart(queue_type: str, net_ticktime_s: 
 @EVERY_TYPE
 def test_power_is_cut_during_an_election(queue_type: str, net_ticktime_s: int, play: Play) -> None:
     """The zone of a leader is cut off; as soon as the others may notice it, one of them loses power."""
-    noticed_at_s = FIRST_STEP_S + noticed_s(net_ticktime_s)
-    apart = Partition(at_s=FIRST_STEP_S, for_s=noticed_s(net_ticktime_s) + 2 * AWAY_S, between=["zone:a", "rest"])
-    cut = PowerCut(at_s=noticed_at_s, for_s=AWAY_S, node="b1")
+    noticed_s_max = noticed_s(net_ticktime_s)
+    apart = Partition(at_s=CUT_AT_S, for_s=noticed_s_max + 2 * AWAY_S, between=["zone:a", "rest"])
+    cut = lost_power("b1", at_s=CUT_AT_S + noticed_s_max - WRITTEN_BACK_S)
     title = "A node loses power during an election after a cut"
     without_power(play, title, queue_type, net_ticktime_s, apart, cut, without=["availability"])
 
@@ -155,7 +177,7 @@ def test_power_is_cut_during_an_election(queue_type: str, net_ticktime_s: int, p
 @EVERY_TYPE
 def test_every_node_loses_power_with_a_backlog(queue_type: str, net_ticktime_s: int, play: Play) -> None:
     """The messages of each queue span several segments."""
-    cut = PowerCut(at_s=20.0, for_s=AWAY_S, node="all")
+    cut = lost_power("all", at_s=20.0)
     title = "Every node loses power with a backlog"
     settings = SMALL_LOG if queue_type == "quorum" else None
     without_power(play, title, queue_type, net_ticktime_s, cut, settings=settings, without=["availability"])

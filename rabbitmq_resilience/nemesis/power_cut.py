@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from random import Random
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import Field
 
 from rabbitmq_resilience.nemesis.fault import FaultContext, Proof
 from rabbitmq_resilience.nemesis.preloading import Canaries, PreloadedFault, canaries_of
 from rabbitmq_resilience.nemesis.processes import ProcessInjection, ProcessStep
 from rabbitmq_resilience.nemesis.targets import Resolver
 from rabbitmq_resilience.sut.preload.preloaded_disk import FileSystem, TakenAway
+from rabbitmq_resilience.tools.waiting import wait_until
 
 _SEEDS = 2**31
+#: Longer than Linux keeps anything in memory by default.
+WRITTEN_BACK_S_MAX = 40.0
 
 
 class PowerCut(PreloadedFault, ProcessStep):
     """SIGKILL to all of the nodes at once. Then everything is taken away that was written and not flushed by fsync,
-    fdatasync, O_SYNC or their like, file by file. This is the worst that a power cut may do: an operating system writes
-    back much of it by itself. Healing starts the nodes.
+    fdatasync, O_SYNC or their like, file by file. Healing starts the nodes.
+
+    This is the worst that a power cut may do, as an operating system writes back by itself what is old: Linux after
+    about 30 s (``vm.dirty_expire_centisecs``), and ext4 commits names every 5 s (``commit``). With
+    ``written_back_after_s``, the cut comes that long after the step begins, and all that was written before counts as
+    flushed. Without it, this holds only for what brokers wrote until their cluster had formed.
 
     ``file_system`` says what happens to new, renamed and removed names. ``ordered``: as ext4 with ``data=ordered``
     (Linux kernel documentation, "ext4 General Information"). A rename is kept as a whole or not at all, and never
@@ -32,18 +42,18 @@ class PowerCut(PreloadedFault, ProcessStep):
     fault: Literal["power_cut"] = "power_cut"
     file_system: FileSystem = "ordered"
     torn: bool = False
+    written_back_after_s: Annotated[float, Field(gt=0, le=WRITTEN_BACK_S_MAX)] | None = None
 
     example: ClassVar[str] = 'node: "leader:q1"'
     take: ClassVar[str] = "kill"
+    begins_within_s: ClassVar[float] = PreloadedFault.begins_within_s + WRITTEN_BACK_S_MAX
 
     def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> PowerCutInjection:  # noqa: ARG002
         """Return the injection for the nodes that ``node`` means now."""
         nodes = resolver.nodes(self.node)
         cluster, canaries = context.cluster, canaries_of(context.cluster, nodes)
         chance = resolver.random if self.torn else None
-        return PowerCutInjection(
-            context, nodes, cluster.kill, cluster.start, "gone", canaries, self.file_system, chance
-        )
+        return PowerCutInjection(context, nodes, cluster.kill, cluster.start, "gone", canaries, self, chance)
 
 
 @dataclass
@@ -52,19 +62,30 @@ class PowerCutInjection(ProcessInjection):
     others are as before."""
 
     canaries: dict[str, Canaries]
-    file_system: FileSystem
+    stated: PowerCut
     #: Draws which parts stay; None if nothing does.
     chance: Random | None
     _taken_away: dict[str, TakenAway] = field(default_factory=dict, init=False)
 
     def take_all(self) -> None:
         """Let each broker write its canaries, kill all of them, and take away what was not flushed."""
+        self._await_age()
         with ThreadPoolExecutor(max_workers=len(self.nodes)) as pool:
             list(pool.map(Canaries.write_anew, self.canaries.values()))
         super().take_all()
         for node in self.nodes:
             seed = None if self.chance is None else self.chance.randrange(_SEEDS)
-            self._taken_away[node] = self.canaries[node].disk.cut_power(self.file_system, torn_seed=seed)
+            self._taken_away[node] = self.canaries[node].disk.cut_power(self.stated.file_system, torn_seed=seed)
+
+    def _await_age(self) -> None:
+        """Let what was written so far count as flushed, and wait until that was as long ago as is stated."""
+        age_s = self.stated.written_back_after_s
+        if age_s is None:
+            return
+        for canaries in self.canaries.values():
+            canaries.disk.write_back()
+        cut_at_s = time.monotonic() + age_s
+        wait_until(lambda: time.monotonic() >= cut_at_s, timeout_s=age_s + 10, what="the power to be cut")
 
     def prove(self, *, timeout_s: float) -> Proof:
         """Return a proof that the processes are gone and that exactly what was not flushed is gone."""

@@ -104,6 +104,7 @@ class RunningCluster(Formed):
             begun_s = time.monotonic()
             cluster._links = start_links(host, cluster._layout, cluster, stack)
             cluster._boot(timeout_s=timeout_s)
+            layout.write_back()
             cluster.balancers.start_all(stack)
             cluster.formed_in_s = time.monotonic() - begun_s
             cluster._links.begin_network()
