@@ -1,0 +1,208 @@
+/* Decide which operations on names survive a cut.
+ *
+ * `posix`: an entry's change is durable if its folder was flushed by a call that began after it (POSIX.1-2017, fsync:
+ * only what is flushed is kept; the name of a file is data of its folder, as the manual page fsync(2) says).
+ *
+ * `ordered`: as ext4 with data=ordered, where one transaction holds a whole rename, and commits in order what depends
+ * on each other (Documentation/filesystems/ext4; Pillai and others, "All File Systems Are Not Created Equal", OSDI
+ * 2014). A flush makes durable: of a folder, the earlier operations on names in it; of a file, the earlier operations
+ * that touched the file. To touch is to create, link, move, remove or replace. A durable operation needs the earlier
+ * ones
+ *   - on the same entries,
+ *   - that touched the files or folders that it touches,
+ *   - that touched the folders of its entries,
+ *   - on names in a folder that it removes or replaces.
+ * When a rename becomes durable, the data that the file had at the beginning of that flush is durable, too. */
+#define _GNU_SOURCE
+#include <stdlib.h>
+#include <string.h>
+
+#include "tree.h"
+
+struct name_change *changes;
+struct operation *operations;
+int changes_count, operations_count;
+
+int operation_begin(uint64_t number, uint8_t kind)
+{
+    operations = grown(operations, operations_count, sizeof *operations);
+    operations[operations_count] = (struct operation){.number = number, .kind = kind, .changes = {NONE, NONE},
+                                                      .nodes = {NONE, NONE}, .previous_touch = {NONE, NONE},
+                                                      .removed_inside = {NONE, NONE}};
+    return operations_count++;
+}
+
+void operation_touch(int index, int slot, int node)
+{
+    struct operation *operation = &operations[index];
+    operation->nodes[slot] = node;
+    operation->previous_touch[slot] = nodes[node].last_touch;
+    nodes[node].last_touch = index;
+    if (nodes[node].is_folder && (operation->kind == NAME_RMDIR || slot == 1))
+        operation->removed_inside[slot] = nodes[node].last_inside;
+}
+
+void operation_change(int index, int slot, int entry, int node)
+{
+    struct node *folder = &nodes[entries[entry].folder];
+    changes = grown(changes, changes_count, sizeof *changes);
+    changes[changes_count] = (struct name_change){entry, node, index, entries[entry].last_change,
+                                                  folder->last_inside, folder->last_touch};
+    folder->last_inside = index;
+    entries[entry].last_change = changes_count;
+    entries[entry].current = node;
+    operations[index].changes[slot] = changes_count++;
+}
+
+/* Return the operation before `index` on a name in `folder`. */
+static int previous_inside(int index, int folder)
+{
+    for (int slot = 0; slot < 2; slot++) {
+        int change = operations[index].changes[slot];
+        if (change != NONE && entries[changes[change].entry].folder == folder && changes[change].previous_inside != index)
+            return changes[change].previous_inside;
+    }
+    return NONE;
+}
+
+static int *waiting, waiting_count;
+
+static void want(int index)
+{
+    if (index == NONE || operations[index].durable)
+        return;
+    operations[index].durable = 1;
+    waiting = grown(waiting, waiting_count, sizeof *waiting);
+    waiting[waiting_count++] = index;
+}
+
+static void want_inside(int index, int folder)
+{
+    for (; index != NONE; index = previous_inside(index, folder))
+        want(index);
+}
+
+/* Make an operation durable with all that it needs. `number`: that of the flush. */
+static void make_durable(int wanted, uint64_t number)
+{
+    want(wanted);
+    while (waiting_count) {
+        const struct operation *operation = &operations[waiting[--waiting_count]];
+        struct node *file = &nodes[operation->nodes[0]];
+        if (operation->kind == NAME_RENAME && !file->is_folder && file->flushed < number)
+            file->flushed = number;
+        for (int slot = 0; slot < 2; slot++) {
+            int change = operation->changes[slot];
+            want(operation->previous_touch[slot]);
+            if (operation->nodes[slot] != NONE)
+                want_inside(operation->removed_inside[slot], operation->nodes[slot]);
+            if (change == NONE)
+                continue;
+            want(changes[change].folder_touch);
+            if (changes[change].previous != NONE)
+                want(changes[changes[change].previous].operation);
+        }
+    }
+}
+
+void flush_folder(int folder, uint64_t number)
+{
+    uint64_t before = nodes[folder].synced;
+    for (int at = nodes[folder].last_inside; at != NONE && operations[at].number >= before;
+         at = previous_inside(at, folder))
+        if (operations[at].number < number)
+            make_durable(at, number);
+    if (before < number)
+        nodes[folder].synced = number;
+}
+
+void flush_file(int file, uint64_t number)
+{
+    int at = nodes[file].last_touch;
+    while (at != NONE && operations[at].number >= number)
+        at = operations[at].previous_touch[operations[at].nodes[0] == file ? 0 : 1];
+    if (at != NONE)
+        make_durable(at, number);
+}
+
+void flush_all(uint64_t number)
+{
+    for (int at = 0; at < operations_count; at++)
+        if (operations[at].number < number)
+            make_durable(at, number);
+    for (int node = 0; node < nodes_count; node++)
+        if (nodes[node].is_folder && nodes[node].synced < number)
+            nodes[node].synced = number;
+}
+
+static int is_durable(const struct name_change *change, enum model model)
+{
+    const struct operation *operation = &operations[change->operation];
+    return model == ORDERED ? operation->durable : operation->number < nodes[entries[change->entry].folder].synced;
+}
+
+/* Return whether a folder can be reached from "/" after the cut. */
+static int is_kept(int folder)
+{
+    for (int steps = 0; folder != 0; steps++) {
+        if (nodes[folder].kept == NONE || steps > nodes_count)
+            return 0;
+        folder = entries[nodes[folder].kept].folder;
+    }
+    return 1;
+}
+
+void tree_keep(enum model model)
+{
+    int *newest = calloc((size_t)nodes_count, sizeof *newest);
+    if (!newest)
+        fail("there is not enough memory");
+    for (int at = 0; at < entries_count; at++) {
+        struct entry *entry = &entries[at];
+        int change = entry->last_change;
+        if (entry->current != NONE)
+            nodes[entry->current].current = at;
+        for (; change != NONE && !is_durable(&changes[change], model); change = changes[change].previous)
+            entry->lost_names++;
+        entry->kept = change == NONE ? entry->base : changes[change].node;
+        if (entry->kept == NONE || !nodes[entry->kept].is_folder)
+            continue;
+        /* Of several names of one folder, which only `posix` can leave, the newest is kept. */
+        struct node *folder = &nodes[entry->kept];
+        int since = change == NONE ? 0 : changes[change].operation + 1;
+        if (folder->kept == NONE || since > newest[entry->kept]) {
+            if (folder->kept != NONE)
+                entries[folder->kept].kept = NONE;
+            folder->kept = at;
+            newest[entry->kept] = since;
+        } else
+            entry->kept = NONE;
+    }
+    free(newest);
+    for (int at = 0; at < entries_count; at++) {
+        int node = entries[at].kept;
+        if (node != NONE && !nodes[node].is_folder && nodes[node].kept == NONE && is_kept(entries[at].folder))
+            nodes[node].kept = at;
+    }
+}
+
+int entry_path(int entry, int after, char path[PATH_MAX])
+{
+    char *start = path + PATH_MAX - 1;
+    int depth = 0;
+    for (*start = 0; entry != NONE; depth++) {
+        size_t length = strlen(entries[entry].name);
+        if (depth > nodes_count || start - path <= (ptrdiff_t)length)
+            return 0;
+        start -= length;
+        memcpy(start, entries[entry].name, length);
+        *--start = '/';
+        int folder = entries[entry].folder;
+        if (folder == 0) {
+            memmove(path, start, strlen(start) + 1);
+            return depth + 1;
+        }
+        entry = after ? nodes[folder].kept : nodes[folder].current;
+    }
+    return 0;
+}

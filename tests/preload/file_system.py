@@ -1,0 +1,249 @@
+"""Say what a cut of power leaves, slowly and from the definitions alone: a second model, for comparison.
+
+A volume remembers every operation since its begin. After a cut, the operations that are durable are done again, in
+their order, on what there was at the begin. Which are durable follows from the flushes:
+
+``ordered``: the flush of a folder makes durable the earlier operations on names in it; that of a file, the earlier
+operations that touched it (created, linked, moved, removed or replaced it). A durable operation needs the earlier ones
+on its names, on the files and folders it touched, on the folders that its names lie in, and inside folders that it
+removed. A rename that becomes durable makes durable the data that its file had at the flush.
+
+``posix``: a name is durable if its folder was flushed after it changed; data, if its file was.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+SECTOR = 512
+
+
+class RefusedError(Exception):
+    """The kernel refuses the operation. ``number``: why, as in errno."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class Edit(NamedTuple):
+    """A change of a file's content: ``data`` at ``offset``, or, without data, another size."""
+
+    offset: int
+    data: bytes | None
+    when: int
+    is_write: bool = True
+
+    def on(self, content: bytes) -> bytes:
+        if self.data is None:
+            return content[: self.offset].ljust(self.offset, b"\0")
+        padded = content.ljust(self.offset, b"\0")
+        return padded[: self.offset] + self.data + padded[self.offset + len(self.data) :]
+
+    def torn(self) -> Iterator[Edit]:
+        """Yield what may be left of it if it was torn after some sectors, but for nothing and all of it."""
+        if self.is_write and self.data:
+            first = SECTOR - self.offset % SECTOR
+            for kept in range(first, len(self.data), SECTOR):
+                yield self._replace(data=self.data[:kept])
+
+
+@dataclass(eq=False)
+class File:
+    """A file or a symbolic link. ``flushed``: how many of the edits its own flushes have made durable."""
+
+    base: bytes = b""
+    target: str | None = None
+    edits: list[Edit] = field(default_factory=list)
+    flushed: int = 0
+
+    @property
+    def content(self) -> bytes:
+        return replay(self.base, self.edits)
+
+
+@dataclass(eq=False)
+class Folder:
+    names: dict[str, File | Folder] = field(default_factory=dict)
+
+
+Node = File | Folder
+Name = tuple[Folder, str]
+
+
+def replay(content: bytes, edits: Iterable[Edit]) -> bytes:
+    for edit in edits:
+        content = edit.on(content)
+    return content
+
+
+@dataclass(eq=False)
+class Operation:
+    """One operation on names: what each of its names leads to after it, and which nodes it touched and removed."""
+
+    when: int
+    names: dict[Name, Node | None]
+    touched: set[Node]
+    removed: set[Folder]
+    renamed: File | None = None
+
+    def needs(self, other: Operation) -> bool:
+        folders = {folder for folder, _ in self.names}
+        return other.when < self.when and bool(
+            self.names.keys() & other.names.keys()
+            or self.touched & other.touched
+            or folders & other.touched
+            or self.removed & {folder for folder, _ in other.names}
+        )
+
+
+class Flush(NamedTuple):
+    """A flush of a file or a folder, or of all (None)."""
+
+    when: int
+    of: Node | None
+
+
+@dataclass(eq=False)
+class Handle:
+    """An open file. Duplicates and children share it."""
+
+    file: File
+    flags: str
+    position: int = 0
+
+
+class Volume:
+    """A folder with all that was done to it."""
+
+    def __init__(self) -> None:
+        self.root = Folder()
+        self.operations: list[Operation] = []
+        self.flushes: list[Flush] = []
+        self._clock = itertools.count(1)
+        self._base: dict[Name, Node] = {}
+
+    def begin(self) -> None:
+        """Let all that there is be durable, and forget what was done."""
+        self.operations, self.flushes, self._base = [], [], {}
+        for folder in folders_in(self.root):
+            for name, node in folder.names.items():
+                self._base[folder, name] = node
+                if isinstance(node, File):
+                    node.base, node.edits, node.flushed = node.content, [], 0
+
+    def parent(self, path: str) -> Name:
+        *above, name = path.split("/")
+        folder = self.root
+        for part in above:
+            node = folder.names.get(part)
+            if node is None:
+                raise RefusedError(errno.ENOENT)
+            if not isinstance(node, Folder):
+                raise RefusedError(errno.ENOTDIR)
+            folder = node
+        return folder, name
+
+    def at(self, path: str) -> Node:
+        folder, name = self.parent(path)
+        if name not in folder.names:
+            raise RefusedError(errno.ENOENT)
+        return folder.names[name]
+
+    def change(
+        self, names: dict[Name, Node | None], *touched: Node, removed: Folder | None = None, renamed: File | None = None
+    ) -> None:
+        """Do an operation on names, and remember it."""
+        gone = set() if removed is None else {removed}
+        self.operations.append(Operation(next(self._clock), dict(names), {*touched}, gone, renamed))
+        set_names(names)
+
+    def edit(self, file: File, offset: int, data: bytes | None, *, is_write: bool = True) -> None:
+        file.edits.append(Edit(offset, data, next(self._clock), is_write))
+
+    def flush(self, node: Node | None) -> None:
+        self.flushes.append(Flush(next(self._clock), node))
+        files = {node} if isinstance(node, File) else set() if node else files_in(self._all_nodes())
+        for file in files:
+            file.flushed = len(file.edits)
+
+    def _all_nodes(self) -> set[Node]:
+        touched = (node for operation in self.operations for node in operation.touched)
+        return {self.root, *self._base.values(), *touched}
+
+    def after(self, model: str) -> tuple[Folder, dict[File, int]]:
+        """Return the root after a cut, and for each file how many of its edits are durable."""
+        kept = {file: file.flushed for file in files_in(self._all_nodes())}
+        if model == "posix":
+            changes = self._kept_by_posix()
+        else:
+            changes = []
+            for operation in self._kept_by_order(kept):
+                changes += [(operation.when, name, node) for name, node in operation.names.items()]
+        for folder in {name[0] for name in self._base} | {n[0] for o in self.operations for n in o.names}:
+            folder.names = {}
+        final: dict[Name, tuple[int, Node | None]] = {name: (0, node) for name, node in self._base.items()}
+        final |= {name: (when, node) for when, name, node in changes}
+        newest: dict[Node, int] = {}
+        for when, node in final.values():
+            if isinstance(node, Folder):
+                newest[node] = max(when, newest.get(node, 0))
+        for (folder, name), (when, node) in final.items():
+            if node is not None and (isinstance(node, File) or newest[node] == when):
+                folder.names[name] = node
+        return self.root, kept
+
+    def _kept_by_posix(self) -> list[tuple[int, Name, Node | None]]:
+        return [
+            (operation.when, name, node)
+            for operation in self.operations
+            for name, node in operation.names.items()
+            if any(flush.of in (None, name[0]) and flush.when > operation.when for flush in self.flushes)
+        ]
+
+    def _kept_by_order(self, kept: dict[File, int]) -> list[Operation]:
+        durable: set[Operation] = set()
+        for flush in self.flushes:
+            earlier = [operation for operation in self.operations if operation.when < flush.when]
+            before = set(durable)
+            durable |= {operation for operation in earlier if makes_durable(flush.of, operation)}
+            while True:
+                needed = {other for other in earlier if any(operation.needs(other) for operation in durable)}
+                if needed <= durable:
+                    break
+                durable |= needed
+            for operation in durable - before:
+                if operation.renamed is not None:
+                    had = sum(edit.when < flush.when for edit in operation.renamed.edits)
+                    kept[operation.renamed] = max(had, kept.get(operation.renamed, 0))
+        return sorted(durable, key=lambda operation: operation.when)
+
+
+def makes_durable(flushed: Node | None, operation: Operation) -> bool:
+    """Return whether a flush makes an earlier operation durable by itself."""
+    if isinstance(flushed, Folder):
+        return any(folder is flushed for folder, _ in operation.names)
+    return flushed is None or flushed in operation.touched
+
+
+def set_names(names: dict[Name, Node | None]) -> None:
+    for (folder, name), node in names.items():
+        if node is None:
+            folder.names.pop(name, None)
+        else:
+            folder.names[name] = node
+
+
+def folders_in(root: Folder) -> Iterator[Folder]:
+    yield root
+    for node in root.names.values():
+        if isinstance(node, Folder):
+            yield from folders_in(node)
+
+
+def files_in(nodes: Iterable[Node]) -> set[File]:
+    return {node for node in nodes if isinstance(node, File)}

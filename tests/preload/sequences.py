@@ -1,0 +1,222 @@
+"""Draw sequences of operations on files, and play them on the library and on the model."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.preload.file_system import File, Folder, Volume, replay
+from tests.preload.program_model import Program, content
+
+FOLDERS = ("d", "e", "d/s", "e/s")
+FILES = ("a", "b", "d/a", "d/b", "d/s/a", "e/a", "e/s/b")
+NAMES = (*FILES, *FOLDERS)
+FLAGS = ("w", "wc", "wc", "+c", "wct", "+ct", "wca", "+", "wcx", "wcs", "+cd", "wa")
+LENGTHS = (1, 7, 100, 511, 512, 513, 1500, 5000)
+KILLED = -signal.SIGKILL
+
+
+@dataclass(frozen=True)
+class Built:
+    """The programs under test: the library, the control program, and the one that does operations."""
+
+    library: Path
+    control: Path
+    operations: Path
+
+    def environment(self, root: Path, state: Path) -> Mapping[str, str]:
+        return {"LD_PRELOAD": str(self.library), "DISK_FAULTS_ROOTS": str(root), "DISK_FAULTS_STATE": str(state)}
+
+    def call(self, *words: str | Path) -> str:
+        """Run the control program; return what it prints."""
+        command = [str(word) for word in (self.control, *words)]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    def play(self, lines: Sequence[str], root: Path, state: Path) -> list[int]:
+        """Let a process do the lines; return their results."""
+        done = subprocess.run(
+            [self.operations],
+            input="".join(f"{line}\n" for line in lines),
+            cwd=root,
+            env=self.environment(root, state),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode in (0, KILLED) and not done.stderr, done
+        return [int(result) for result in done.stdout.split()]
+
+
+def drawn(random_: random.Random, volume: Volume) -> list[str]:
+    """Draw the lines of a case for a volume, few of which fail. Those of one process end with ``die``."""
+    lines: list[str] = []
+    forked = 0
+    scratch = Program(copy.deepcopy(volume))
+    for _ in range(random_.randint(5, 90)):
+        line = _line(random_)
+        if line == "join" and not forked:
+            continue
+        if line == "die":
+            lines += ["join"] * forked
+            forked = 0
+        if not scratch.do(line) and random_.random() < 0.9:
+            continue
+        forked += (line == "fork") - (line == "join")
+        lines.append(line)
+    return [*lines, *["join"] * forked, "die"]
+
+
+def _line(random_: random.Random) -> str:
+    number, other = random_.randint(1, 3), random_.randint(1, 3)
+    offset, length, seed = random_.choice((0, 3, 512, 700, 2000)), random_.choice(LENGTHS), random_.randint(1, 200)
+    file, name, to, folder = (random_.choice(names) for names in (FILES, NAMES, NAMES, FOLDERS))
+    weighed = {
+        f"open {number} {random_.choice(FLAGS)} {file}": 14,
+        f"{random_.choice(('write', 'write', 'writev'))} {number} 0 {length} {seed}": 14,
+        f"{random_.choice(('pwrite', 'pwritev'))} {number} {offset} {length} {seed}": 8,
+        f"ftruncate {number} {offset}": 3,
+        f"truncate {file} {offset}": 2,
+        f"fallocate {number} {offset} {length}": 2,
+        f"punch {number} {offset} {length}": 2,
+        f"{random_.choice(('fsync', 'fdatasync'))} {number}": 9,
+        f"syncfolder {random_.choice(('.', *FOLDERS))}": 7,
+        "sync": 0.1,
+        f"close {number}": 2,
+        f"dup {number} {other}": 2,
+        f"rename {file} {random_.choice(FILES)}": 9,
+        f"rename {name} {to}": 5,
+        f"link {file} {random_.choice(FILES)}": 4,
+        f"symlink no/where {file}": 1,
+        f"unlink {file}": 6,
+        f"remove {name}": 2,
+        f"mkdir {folder}": 7,
+        f"rmdir {folder}": 4,
+        "fork": 1,
+        "join": 2,
+        "exec": 1,
+        "die": 2,
+    }
+    return random_.choices([*weighed], weights=[*weighed.values()])[0]
+
+
+Seen = dict[str, str | bytes | None]
+
+
+def on_disk(root: Path) -> tuple[Seen, set[frozenset[str]]]:
+    """Return what each path holds (None for a folder, a text for a link), and which paths are one file."""
+    seen: Seen = {}
+    same: dict[int, set[str]] = {}
+    for path in sorted(root.rglob("*")):
+        name = str(path.relative_to(root))
+        if path.is_symlink():
+            seen[name] = os.readlink(path)
+        else:
+            seen[name] = None if path.is_dir() else path.read_bytes()
+        if seen[name] is not None:
+            same.setdefault(path.lstat().st_ino, set()).add(name)
+    return seen, {frozenset(names) for names in same.values()}
+
+
+def in_model(root: Folder, *, above: str = "") -> dict[str, File | Folder]:
+    found: dict[str, File | Folder] = {}
+    for name, node in root.names.items():
+        found[above + name] = node
+        if isinstance(node, Folder):
+            found |= in_model(node, above=f"{above}{name}/")
+    return found
+
+
+def expected(volume: Volume, kept: Mapping[File, int], *, torn: bool) -> tuple[dict[str, set[object]], set[frozenset[str]]]:
+    """Return what each path may hold after the cut, and which paths are one file."""
+    may: dict[str, set[object]] = {}
+    same: dict[File, set[str]] = {}
+    for path, node in in_model(volume.root).items():
+        if isinstance(node, Folder):
+            may[path] = {None}
+            continue
+        same.setdefault(node, set()).add(path)
+        durable = kept.get(node, node.flushed)
+        may[path] = {node.target if node.target is not None else replay(node.base, node.edits[:durable])}
+        for point in range(durable, len(node.edits) if torn else durable):
+            before = replay(node.base, node.edits[:point])
+            may[path] |= {edit.on(before) for edit in node.edits[point].torn()}
+            may[path].add(node.edits[point].on(before))
+    return may, {frozenset(paths) for paths in same.values()}
+
+
+def compare(built: Built, case: int, folder: Path) -> list[str]:
+    """Play a case, twice with a cut between, and return what differs from the model."""
+    random_ = random.Random(case)  # noqa: S311 - cases must be the same again
+    root, state = folder / "root", folder / "state"
+    for place in (root, state):
+        shutil.rmtree(place, ignore_errors=True)
+    root.mkdir(parents=True)
+    built.call("prepare", state)
+    volume = Volume()
+    for name in [name for name in (*FOLDERS, *FILES) if random_.random() < 0.6]:  # what there is before
+        path, program = root / name, Program(volume)
+        if not path.parent.is_dir():
+            continue
+        if name in FOLDERS:
+            path.mkdir()
+            program.do_mkdir(name)
+        else:
+            path.write_bytes(content(case, 3000))
+            program.do_open("1", "wc", name)
+            program.do_write("1", "", "3000", str(case))
+    volume.begin()
+    wrong: list[str] = []
+    for _ in range(2):
+        model, torn = random_.choice(("ordered", "posix")), random_.random() < 0.3
+        wrong += _round(built, random_, root, state, volume, model=model, torn=torn)
+        if wrong:
+            break
+    return wrong
+
+
+def _round(
+    built: Built, random_: random.Random, root: Path, state: Path, volume: Volume, *, model: str, torn: bool
+) -> list[str]:
+    lines, program = drawn(random_, volume), Program(volume)
+    process: list[str] = []
+    for line in lines:
+        process.append(line)
+        if line != "die":
+            continue
+        results = built.play(process, root, state)
+        foretold = [program.do(done) for done in process]
+        succeeded = [result >= 0 for result in results]  # that of a join is the parent's of the fork; die has none
+        if succeeded != foretold[:-1]:
+            return [f"the model foretells other results: {[*zip(process, results, foretold, strict=False)]}"]
+        process = []
+    seed = ["--torn", str(random_.randrange(1 << 32))] if torn else []
+    report = json.loads(built.call("cut", state, "--model", model, *seed))
+    _, kept = volume.after(model)
+    may, same = expected(volume, kept, torn=torn)
+    seen, together = on_disk(root)
+    wrong = [f"{path}: {seen.get(path, 'missing')!r:.60}" for path in {*may, *seen} if not _fits(may, seen, path)]
+    if together != same:
+        wrong.append(f"other hard links: {together} instead of {same}")
+    if report["not_found"]:
+        wrong.append(f"not found: {report['not_found']}")
+    if left := json.loads(built.call("show", state))["not_followed"]:
+        wrong.append(f"not followed: {left}")
+    if wrong:
+        return [f"{model}{' torn' if torn else ''}: {'; '.join(lines)}", *wrong]
+    for path, node in in_model(volume.root).items():
+        if isinstance(node, File) and node.target is None:
+            node.base, node.edits, node.flushed = (root / path).read_bytes(), [], 0
+    volume.begin()
+    return []
+
+
+def _fits(may: Mapping[str, set[object]], seen: Seen, path: str) -> bool:
+    return path in may and path in seen and seen[path] in may[path]
