@@ -70,6 +70,10 @@ _COMMANDS = {
         "checkers against answers written from the documentation alone, on 20,000 generated histories each",
         (sys.executable, "-m", "tests.invariants.references.compared", "--cases", "20000", "--processes", "2"),
     ),
+    "disks": Part(
+        "cuts of power by the preloaded library against a second model, on 10,000 sequences of operations",
+        (sys.executable, "-m", "tests.preload.compared", "--cases", "10000", "--processes", "2"),
+    ),
     "mutants": Part("checkers changed in one place at a time: which changes do tests notice?", ("make", "mutants")),
 }
 

@@ -62,6 +62,7 @@ SUT: list[set[str]] = [
     {"round_trip_probes"},
     {"broker"},
     {"machine"},
+    {"preload"},
     {"orchestration"},
 ]
 

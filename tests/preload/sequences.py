@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import json
-import os
 import random
 import shutil
 import signal
@@ -12,7 +12,9 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
 
+from rabbitmq_resilience.sut.preload.library import DiskFaultsBuild
 from tests.preload.file_system import File, Folder, Volume, replay
 from tests.preload.program_model import Program, content
 
@@ -26,33 +28,72 @@ KILLED = -signal.SIGKILL
 
 @dataclass(frozen=True)
 class Built:
-    """The programs under test: the library, the control program, and the one that does operations."""
+    """The library and the control program under test, and the folder of the programs that test them."""
 
     library: Path
     control: Path
-    operations: Path
-
-    def environment(self, root: Path, state: Path) -> Mapping[str, str]:
-        return {"LD_PRELOAD": str(self.library), "DISK_FAULTS_ROOTS": str(root), "DISK_FAULTS_STATE": str(state)}
+    programs: Path
 
     def call(self, *words: str | Path) -> str:
         """Run the control program; return what it prints."""
         command = [str(word) for word in (self.control, *words)]
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
-    def play(self, lines: Sequence[str], root: Path, state: Path) -> list[int]:
+    def interrupted(self, *words: str | Path) -> str:
+        """Run the control program, kill it at its first change of the disk, then at its second, until it ends."""
+        command = [str(word) for word in (self.control, *words)]
+        for at in itertools.count(1):
+            dying = {"LD_PRELOAD": str(self.programs / "dying.so"), "DIE_AT": str(at)}
+            done = subprocess.run(command, env=dying, capture_output=True, text=True, check=False)
+            if done.returncode != KILLED:
+                break
+        assert done.returncode == 0, done
+        return done.stdout
+
+
+@dataclass(frozen=True)
+class Disk:
+    """A folder whose files are followed, and its state."""
+
+    built: Built
+    root: Path
+    state: Path
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        build = DiskFaultsBuild(self.built.library, self.built.control)
+        return build.environment(self.root, state=self.state)
+
+    def play(self, lines: Sequence[str]) -> list[int]:
         """Let a process do the lines; return their results."""
         done = subprocess.run(
-            [self.operations],
+            [self.built.programs / "operations"],
             input="".join(f"{line}\n" for line in lines),
-            cwd=root,
-            env=self.environment(root, state),
+            cwd=self.root,
+            env=self.environment,
             capture_output=True,
             text=True,
             check=False,
         )
         assert done.returncode in (0, KILLED) and not done.stderr, done
         return [int(result) for result in done.stdout.split()]
+
+    def call(self, command: str, *options: str) -> str:
+        """Run the control program on the state; return what it prints."""
+        return self.built.call(command, self.state, *options)
+
+    def refused(self, command: str, *options: str) -> str:
+        """Run the control program, which must refuse; return its sentence."""
+        words = [str(self.built.control), command, str(self.state), *options]
+        done = subprocess.run(words, capture_output=True, text=True, check=False)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done
+        return done.stderr
+
+    def shown(self) -> Any:
+        return json.loads(self.call("show"))
+
+    def cut(self, *options: str) -> Any:
+        return json.loads(self.call("cut", *options))
 
 
 def drawn(random_: random.Random, volume: Volume) -> list[str]:
@@ -117,7 +158,7 @@ def on_disk(root: Path) -> tuple[Seen, set[frozenset[str]]]:
     for path in sorted(root.rglob("*")):
         name = str(path.relative_to(root))
         if path.is_symlink():
-            seen[name] = os.readlink(path)
+            seen[name] = str(path.readlink())
         else:
             seen[name] = None if path.is_dir() else path.read_bytes()
         if seen[name] is not None:
@@ -134,7 +175,9 @@ def in_model(root: Folder, *, above: str = "") -> dict[str, File | Folder]:
     return found
 
 
-def expected(volume: Volume, kept: Mapping[File, int], *, torn: bool) -> tuple[dict[str, set[object]], set[frozenset[str]]]:
+def expected(
+    volume: Volume, kept: Mapping[File, int], *, torn: bool
+) -> tuple[dict[str, set[object]], set[frozenset[str]]]:
     """Return what each path may hold after the cut, and which paths are one file."""
     may: dict[str, set[object]] = {}
     same: dict[File, set[str]] = {}
@@ -152,8 +195,10 @@ def expected(volume: Volume, kept: Mapping[File, int], *, torn: bool) -> tuple[d
     return may, {frozenset(paths) for paths in same.values()}
 
 
-def compare(built: Built, case: int, folder: Path) -> list[str]:
-    """Play a case, twice with a cut between, and return what differs from the model."""
+def compare(built: Built, case: int, folder: Path, *, interrupted: bool = False) -> list[str]:
+    """Play a case twice, each time with a cut, and return what differs from the model.
+
+    ``interrupted``: kill the cut at each of its steps, and repeat it."""
     random_ = random.Random(case)  # noqa: S311 - cases must be the same again
     root, state = folder / "root", folder / "state"
     for place in (root, state):
@@ -176,44 +221,53 @@ def compare(built: Built, case: int, folder: Path) -> list[str]:
     wrong: list[str] = []
     for _ in range(2):
         model, torn = random_.choice(("ordered", "posix")), random_.random() < 0.3
-        wrong += _round(built, random_, root, state, volume, model=model, torn=torn)
+        disk = Disk(built, root, state)
+        wrong += _round(disk, random_, volume, options=Cut(model, torn, interrupted))
         if wrong:
             break
     return wrong
 
 
-def _round(
-    built: Built, random_: random.Random, root: Path, state: Path, volume: Volume, *, model: str, torn: bool
-) -> list[str]:
+class Cut(NamedTuple):
+    """How a cut is made."""
+
+    model: str
+    torn: bool
+    interrupted: bool
+
+
+def _round(disk: Disk, random_: random.Random, volume: Volume, *, options: Cut) -> list[str]:
+    model, torn, interrupted = options
     lines, program = drawn(random_, volume), Program(volume)
     process: list[str] = []
     for line in lines:
         process.append(line)
         if line != "die":
             continue
-        results = built.play(process, root, state)
+        results = disk.play(process)
         foretold = [program.do(done) for done in process]
         succeeded = [result >= 0 for result in results]  # that of a join is the parent's of the fork; die has none
         if succeeded != foretold[:-1]:
             return [f"the model foretells other results: {[*zip(process, results, foretold, strict=False)]}"]
         process = []
     seed = ["--torn", str(random_.randrange(1 << 32))] if torn else []
-    report = json.loads(built.call("cut", state, "--model", model, *seed))
+    cut = disk.built.interrupted if interrupted else disk.built.call
+    report = json.loads(cut("cut", disk.state, "--model", model, *seed))
     _, kept = volume.after(model)
     may, same = expected(volume, kept, torn=torn)
-    seen, together = on_disk(root)
+    seen, together = on_disk(disk.root)
     wrong = [f"{path}: {seen.get(path, 'missing')!r:.60}" for path in {*may, *seen} if not _fits(may, seen, path)]
     if together != same:
         wrong.append(f"other hard links: {together} instead of {same}")
     if report["not_found"]:
         wrong.append(f"not found: {report['not_found']}")
-    if left := json.loads(built.call("show", state))["not_followed"]:
+    if left := disk.shown()["not_followed"]:
         wrong.append(f"not followed: {left}")
     if wrong:
         return [f"{model}{' torn' if torn else ''}: {'; '.join(lines)}", *wrong]
     for path, node in in_model(volume.root).items():
         if isinstance(node, File) and node.target is None:
-            node.base, node.edits, node.flushed = (root / path).read_bytes(), [], 0
+            node.base, node.edits, node.flushed = (disk.root / path).read_bytes(), [], 0
     volume.begin()
     return []
 

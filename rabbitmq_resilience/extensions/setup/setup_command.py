@@ -11,7 +11,13 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from rabbitmq_resilience.extensions.setup import broker_packages, dockerd, perf_test, toxiproxy_package
+from rabbitmq_resilience.extensions.setup import (
+    broker_packages,
+    disk_faults_build,
+    dockerd,
+    perf_test,
+    toxiproxy_package,
+)
 from rabbitmq_resilience.extensions.setup.haproxy import HAPROXY
 from rabbitmq_resilience.extensions.setup.prometheus_package import PROMETHEUS
 from rabbitmq_resilience.extensions.setup.setup_tasks import Missing, take
@@ -25,6 +31,7 @@ WORDS = {
     "try": "what a first scenario needs: one broker and Toxiproxy",
     **({} if CHECKOUT is None else {"python": "only the Python packages"}),
     "perf-test": "PerfTest, for the numbers that sweeps and benchmarks compare with ours; needs Java and Maven",
+    "disk-faults": "the library that lets disks fail; a compiler of 101 MB is fetched, and removed afterwards",
     "engine": "a container engine",
     "engine-stop": "stop the engine that it started",
     "images": "build container images, for machines that cannot pull them: of the VERSIONs, or of all",
@@ -79,6 +86,7 @@ _WORK: Mapping[str, Callable[[Sequence[str]], object]] = {
     "all": lambda _: take(STEPS),
     "try": lambda _: take(FIRST_STEPS),
     "perf-test": lambda _: take((perf_test.STEP,)),
+    "disk-faults": lambda _: take((disk_faults_build.STEP,)),
     "engine": lambda _: _engine(),
     "engine-stop": lambda _: print(dockerd.stop()),
     "images": _images,

@@ -1,1 +1,1 @@
-"""Let the disks of brokers fail, by a library that is preloaded into them."""
+"""Let a broker's disk fail as power and hardware do, by a library in C that is preloaded, and its control program."""

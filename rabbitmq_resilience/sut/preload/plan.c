@@ -83,7 +83,8 @@ static void write_steps(FILE *plan)
 
 static int *missing, missing_count;
 
-/* Hold a file by a hard link, as long as its name is known. Return whether it is held. */
+/* Hold a file by a hard link, as long as its name is known. Return whether it is held. A file without a name that the
+ * log knows is not missed. */
 static int hold_node(int index)
 {
     char held[STATE_PATH_BYTES], path[PATH_MAX];
@@ -96,13 +97,19 @@ static int hold_node(int index)
     if (node->current != NONE && entry_path(node->current, 0, path) && lstat(path, &status) == 0
         && status.st_ino == node->inode && linkat(AT_FDCWD, path, AT_FDCWD, held, 0) == 0)
         return 1;
+    if (node->kept == NONE)
+        return 0;
     missing = grown(missing, missing_count, sizeof *missing);
     missing[missing_count++] = index;
     return 0;
 }
 
+/* Hash a path below the state's folder without that, so that a run in another folder is torn in the same way. */
 static uint64_t hash(const char *text)
 {
+    size_t common = (size_t)(strrchr(state_folder, '/') - state_folder) + 1;
+    if (!strncmp(text, state_folder, common))
+        text += common;
     uint64_t value = 14695981039346656037u;
     for (; *text; text++)
         value = (value ^ (unsigned char)*text) * 1099511628211u;
@@ -123,7 +130,7 @@ static uint64_t undo_file(FILE *plan, int index, enum model model, int torn, uin
     uint64_t bytes = undo_bytes(&undo, &any);
     if (!any)
         return 0;
-    if (node->kept != NONE && hold_node(index)) {
+    if (hold_node(index)) { /* also one that loses all names: it may have others that the log never named */
         fprintf(plan, "undo%c%llu%c%llu%c%llu%c%llu", 0, (unsigned long long)node->inode, 0,
                 (unsigned long long)undo.since, 0, (unsigned long long)undo.kept, 0,
                 (unsigned long long)undo.kept_bytes);

@@ -1,0 +1,126 @@
+"""Cuts of power by the library, compared with the second model, and what a cut needs."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.preload.sequences import Built, Disk, compare
+
+
+@pytest.mark.parametrize("first", range(0, 40, 4))
+def test_drawn_sequences_leave_what_the_model_says(built: Built, first: int, tmp_path: Path) -> None:
+    assert [wrong for case in range(first, first + 4) for wrong in compare(built, case, tmp_path)] == []
+
+
+@pytest.mark.parametrize("case", [7, 34, 1728, 1827])
+def test_a_cut_that_is_interrupted_at_each_step_comes_to_the_same_end(built: Built, case: int, tmp_path: Path) -> None:
+    assert compare(built, case, tmp_path, interrupted=True) == []
+
+
+def test_an_example(disk: Disk) -> None:
+    (disk.root / "old").write_bytes(b"old content")
+    lines = ("open 1 wc kept", "write 1 0 100 1", "fsync 1", "write 1 0 50 2", "open 2 wct old", "open 3 wc lost")
+    disk.play([*lines, "rename old gone", "die"])
+    assert {path.name for path in disk.root.iterdir()} == {"kept", "gone", "lost"}
+    report = disk.cut()
+    assert {path.name: path.stat().st_size for path in disk.root.iterdir()} == {"kept": 100, "old": 11}
+    assert (disk.root / "old").read_bytes() == b"old content"
+    expected: dict[str, object] = {
+        "model": "ordered",
+        "torn": None,
+        "files": 4,
+        "bytes": 50,
+        "names": 3,
+        "not_found": [],
+    }
+    assert {key: value for key, value in report.items() if key != "paths"} == expected
+    assert {Path(one["path"]).name: (one["bytes"], one["names"]) for one in report["paths"]} == {
+        "kept": (50, 0),
+        "old": (0, 1),
+        "gone": (0, 1),
+        "lost": (0, 1),
+    }
+    assert disk.cut()["files"] == 0
+
+
+def test_a_restart_without_a_cut_goes_on_with_the_log(disk: Disk) -> None:
+    disk.play(["open 1 wca file", "fsync 1", "write 1 0 10 1", "die"])
+    disk.play(["open 1 wca file", "write 1 0 10 2", "die"])
+    disk.call("cut")
+    assert (disk.root / "file").read_bytes() == b""
+
+
+def test_settled_is_durable(disk: Disk) -> None:
+    disk.play(["open 1 wc file", "write 1 0 10 1", "die"])
+    disk.call("settle")
+    assert disk.cut()["names"] == 0
+    assert (disk.root / "file").stat().st_size == 10
+
+
+def test_a_torn_cut_is_the_same_for_the_same_seed(built: Built, tmp_path: Path) -> None:
+    sizes = []
+    for number, seed in enumerate((1, 1, 2, 3, 4)):
+        disk = Disk(built, tmp_path / str(number) / "root", tmp_path / str(number) / "state")
+        disk.root.mkdir(parents=True)
+        disk.call("prepare")
+        writes = [f"write 1 0 5000 {written}" for written in range(9)]
+        disk.play(["open 1 wct file", "fsync 1", *writes, "die"])
+        report = disk.cut("--torn", str(seed))
+        sizes.append((disk.root / "file").stat().st_size)
+        assert report["bytes"] == 45_000 - sizes[-1]
+        assert sizes[-1] % 512 == 0 or sizes[-1] % 5000 == 0
+    assert sizes[0] == sizes[1]
+    assert len({*sizes}) > 2
+
+
+def test_a_cut_under_a_living_process_is_refused(disk: Disk) -> None:
+    with subprocess.Popen(
+        [disk.built.programs / "operations"],
+        cwd=disk.root,
+        env=disk.environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as process:
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(b"open 1 wc file\n")
+        process.stdin.flush()
+        process.stdout.readline()
+        assert disk.shown()["pids"] == [process.pid]
+        expected = f"disk-faults: a process that writes to this disk is alive: {process.pid}; kill it before the cut\n"
+        assert disk.refused("cut") == expected
+    assert disk.shown()["pids"] == []
+    disk.call("cut")
+
+
+@pytest.mark.parametrize("first", ["early", "late"])
+def test_a_flush_covers_what_was_written_before_it_began(disk: Disk, first: str) -> None:
+    command = [str(disk.built.programs / "marks"), str(disk.state), first]
+    marks = subprocess.run(command, capture_output=True, text=True, check=True)
+    after = {"early": "3 5 left\n5 6 left\nleft\n", "late": "5 left\n5 6 left\nleft\n"}
+    assert marks.stdout == after[first]
+
+
+def test_a_folder_that_is_no_state_is_refused(built: Built, tmp_path: Path) -> None:
+    assert "not a prepared state" in Disk(built, tmp_path, tmp_path).refused("cut")
+    assert "not a prepared state" in Disk(built, tmp_path, tmp_path / "none").refused("show")
+    assert "cannot be made" in Disk(built, tmp_path, tmp_path / "none" / "state").refused("prepare")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["cut", "--model", "none"],
+        ["cut", "--torn", "x"],
+        ["cut", "--wrong", "1"],
+        ["set", "slow"],
+        ["set", "slow", "--write-ms", "-1"],
+        ["set", "errors", "--errno", "EPERM", "--on", "write"],
+        ["set", "errors", "--errno", "EIO", "--on", "read"],
+        ["set", "other"],
+    ],
+)
+def test_wrong_options_are_refused_by_one_sentence(disk: Disk, words: list[str]) -> None:
+    disk.refused(*words)

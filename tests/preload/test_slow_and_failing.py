@@ -1,0 +1,104 @@
+"""Slow and failing writes and flushes, their counters, and programs that are left alone."""
+
+from __future__ import annotations
+
+import errno
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.preload.sequences import Disk
+
+BEGIN = ("open 1 wc file", "open 2 wc other")
+
+
+def test_extra_time_is_waited_and_counted(disk: Disk) -> None:
+    disk.call("set", "slow", "--write-ms", "20", "--flush-ms", "40")
+    disk.play([*BEGIN, "write 1 0 10 1", "pwrite 2 0 10 1", "fsync 1", "die"])
+    counted = disk.shown()
+    assert counted["slow"] == {"write_ms": 20, "flush_ms": 40}
+    assert (counted["writes"]["calls"], counted["flushes"]["calls"], counted["bytes"]) == (2, 1, 20)
+    assert counted["writes"]["ns"] >= 40e6
+    assert counted["flushes"]["ns"] >= 40e6
+    disk.call("clear")
+    disk.play([*BEGIN, "write 1 0 10 1", "die"])
+    assert disk.shown()["writes"]["ns"] - counted["writes"]["ns"] < 20e6
+
+
+@pytest.mark.parametrize("name", ["EIO", "ENOSPC"])
+def test_a_failed_write_changes_nothing(disk: Disk, name: str) -> None:
+    number = -getattr(errno, name)
+    disk.call("set", "errors", "--errno", name, "--on", "write")
+    writes = ["write 1 0 10 1", "writev 1 0 10 1", "pwrite 1 5 10 1", "ftruncate 1 7", "fallocate 1 0 9", "fsync 1"]
+    results = disk.play([*BEGIN, *writes, "die"])
+    assert results[2:] == [number] * 5 + [0]
+    assert (disk.root / "file").stat().st_size == 0
+    assert disk.shown()["writes"]["errors"] == 5
+
+
+def test_a_failed_flush_flushes_nothing(disk: Disk) -> None:
+    disk.call("set", "errors", "--errno", "EIO", "--on", "flush")
+    flushes = ["write 1 0 10 1", "fsync 1", "fdatasync 1", "syncfolder ."]
+    results = disk.play([*BEGIN, *flushes, "die"])
+    assert results[2:] == [10, -errno.EIO, -errno.EIO, -errno.EIO]
+    disk.call("cut")
+    assert [*disk.root.iterdir()] == []
+
+
+def test_one_in_n_fails_on_the_files_of_a_glob(disk: Disk) -> None:
+    options = ("--errno", "ENOSPC", "--on", "both", "--one-in", "3", "--files", "f*")
+    disk.call("set", "errors", *options)
+    lines = [f"write {number} 0 1 1" for number in (1, 2, 1, 2, 1, 1, 1, 1)]
+    results = disk.play([*BEGIN, *lines, "fsync 2", "die"])
+    assert results[2:] == [1, 1, 1, 1, -errno.ENOSPC, 1, 1, -errno.ENOSPC, 0]
+    expected = {"errno": "ENOSPC", "on": "both", "one_in": 3, "files": "f*"}
+    assert (disk.shown()["errors"], disk.shown()["writes"]["errors"]) == (expected, 2)
+
+
+@pytest.mark.parametrize("without", ["DISK_FAULTS_ROOTS", "DISK_FAULTS_STATE", "a prepared state"])
+def test_without_its_variables_nothing_is_followed(disk: Disk, without: str, tmp_path: Path) -> None:
+    given = {name: value for name, value in disk.environment.items() if name != without}
+    if without == "a prepared state":
+        given["DISK_FAULTS_STATE"] = str(tmp_path)
+    text = "open 1 wc file\nwrite 1 0 10 1\nrename file other\n"
+    subprocess.run([disk.built.programs / "operations"], input=text, text=True, cwd=disk.root, env=given, check=True)
+    assert (disk.root / "other").stat().st_size == 10
+    counted = disk.shown()
+    assert (counted["writes"]["calls"], counted["names_bytes"], counted["not_followed"]) == (0, 0, {})
+
+
+def test_files_outside_of_the_roots_are_not_followed(disk: Disk, tmp_path: Path) -> None:
+    lines = (f"open 1 wc {tmp_path}/out", "write 1 0 10 1", f"rename {tmp_path}/out {tmp_path}/o", "die")
+    disk.play(lines)
+    counted = disk.shown()
+    assert (counted["writes"]["calls"], counted["names_bytes"], counted["not_followed"]) == (0, 0, {})
+
+
+@pytest.mark.parametrize(
+    ("code", "name"),
+    [
+        ("import mmap; file = open('file', 'r+b'); mmap.mmap(file.fileno(), 4)", "mmap"),
+        ("import os; os.mkfifo('fifo')", "mknod"),
+        ("import ctypes; ctypes.CDLL(None).fopen(b'file', b'w')", "fopen"),
+        ("import os; os.open('.', os.O_TMPFILE | os.O_RDWR)", "open O_TMPFILE"),
+        ("import os; os.rename('file', '../moved')", "rename or link across the roots"),
+        ("import ctypes; ctypes.CDLL(None).syscall(425, 1, 0)", "io_uring_setup"),
+    ],
+)
+def test_calls_that_cannot_be_followed_are_counted(disk: Disk, code: str, name: str) -> None:
+    (disk.root / "file").write_bytes(b"some")
+    subprocess.run([sys.executable, "-I", "-S", "-c", code], cwd=disk.root, env=disk.environment, check=False)
+    assert disk.shown()["not_followed"] == {name: 1}
+
+
+def test_a_shell_and_its_children_are_followed(disk: Disk) -> None:
+    script = "mkdir d && echo one > d/a && (echo two >> d/a; mv d/a b) && sh -c 'echo three > c' && rm -r d && sync c"
+    subprocess.run(
+        ["/bin/sh", "-c", script], cwd=disk.root, env={**disk.environment, "PATH": "/usr/bin:/bin"}, check=True
+    )
+    assert {path.name for path in disk.root.iterdir()} == {"b", "c"}
+    assert disk.shown()["not_followed"] == {}
+    disk.call("cut")
+    assert {path.name: path.read_text() for path in disk.root.iterdir()} == {"c": "three\n"}
