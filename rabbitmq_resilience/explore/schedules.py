@@ -28,7 +28,7 @@ from rabbitmq_resilience.nemesis.combining import surely_provable
 from rabbitmq_resilience.nemesis.fault_catalogue import FAULTS, AnyFault
 from rabbitmq_resilience.nemesis.targets import node_problems
 from rabbitmq_resilience.sut.drivers import DRIVERS
-from rabbitmq_resilience.tools.disk_faults import find_disk_faults
+from rabbitmq_resilience.sut.preload.library import find_build
 from rabbitmq_resilience.tools.distributions import ToolMissingError
 from rabbitmq_resilience.workload.queues import queue_names
 from rabbitmq_resilience.workload.workload_model import Workload
@@ -240,7 +240,7 @@ def _possible(
 
 def _has_disk_faults() -> bool:
     try:
-        find_disk_faults()
+        find_build()
     except ToolMissingError:
         return False
     return True

@@ -19,9 +19,9 @@ from rabbitmq_resilience.sut.broker.versions import (
     require_ram_nodes,
     require_supported,
 )
+from rabbitmq_resilience.sut.preload.library import find_build
 from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
 from rabbitmq_resilience.sut.processes.version_homes import WrongBrokerError, of_version
-from rabbitmq_resilience.tools.disk_faults import find_disk_faults
 from rabbitmq_resilience.tools.distributions import (
     BrokerHome,
     brokers_at_home,
@@ -92,7 +92,7 @@ def _require(broker: BrokerHome, needs: Collection[str]) -> None:
     if "haproxy" in needs:
         find_haproxy()
     if "disk-faults" in needs:
-        find_disk_faults()
+        find_build()
     require_ram_nodes(broker.version, needs)
     require_maintenance_mode(broker.version, needs)
     require_features(broker.version, needs)

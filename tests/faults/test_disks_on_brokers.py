@@ -17,10 +17,11 @@ from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
 from rabbitmq_resilience.nemesis.power_cut import PowerCut
 from rabbitmq_resilience.nemesis.slow_disk import SlowDisk
 from rabbitmq_resilience.runner.judging import Result
-from rabbitmq_resilience.runner.run import RunContext, run_scenario
+from rabbitmq_resilience.runner.run import RunContext
 from rabbitmq_resilience.scenario.model import Invariants, Phases, Scenario
 from rabbitmq_resilience.sut.pool import ClusterPool
 from rabbitmq_resilience.workload.workload_model import Workload
+from tests.run_scenarios import run_validated
 
 pytestmark = pytest.mark.core
 
@@ -39,7 +40,7 @@ def played(folder: Path, *schedule: AnyFault) -> Result:
         invariants=Invariants.model_validate({"no_loss": {}, "order": {}, "recovery": {"within_s": 60}}),
     )
     with ClusterPool() as pool:
-        result = run_scenario(scenario, RunContext(pool, folder, io.StringIO()))
+        result = run_validated(scenario, RunContext(pool, folder, io.StringIO()))
     states, details = defaultdict(list), defaultdict(list)
     for event in result.run.events():
         if isinstance(event, FaultEvent):

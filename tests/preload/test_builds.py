@@ -46,7 +46,7 @@ def test_set_up_removes_former_builds(tmp_path: Path, monkeypatch: pytest.Monkey
     kept = tmp_path / library.folder_of(TARGETS[0], tmp_path).name
     kept.mkdir()
     monkeypatch.setattr(library, "folder_of", lambda _: kept)
-    disk_faults_build.remove_old_builds(TARGETS[:1])
+    disk_faults_build.remove_old_builds(TARGETS[0])
     assert [*tmp_path.iterdir()] == [kept]
 
 
@@ -66,5 +66,5 @@ def test_every_target_compiles_and_this_machine_s_works(
     disk.call("prepare")
     disk.play(["open 1 wc file", "fsync 1", "write 1 0 9 1", "die"])
     assert disk.cut()["bytes"] == 9
-    static = subprocess.run([native.program, "--help"], env={"PATH": os.defpath}, capture_output=True, check=True)
-    assert b"disk-faults cut STATE" in static.stdout
+    said = subprocess.run([native.program, "--help"], env={"PATH": os.defpath}, capture_output=True, check=True)
+    assert b"disk-faults cut STATE" in said.stdout

@@ -26,21 +26,19 @@ unpacked it needs {unpacked} MB until the build ends). pip takes the index from 
 def found() -> str | None:
     """Return the folder of the builds for this machine, or None if one is missing."""
     try:
-        for libc in (library.GLIBC, library.MUSL):
-            library.find_build(library.target_of(libc))
+        library.find_build()
     except ToolMissingError:
         return None
     return within_root(library.BUILDS)
 
 
 def make() -> str:
-    """Build for this machine, with either C library; return the folder. Raise ``Missing`` if that fails."""
+    """Build for this machine; return the folder. Raise ``Missing`` if that fails."""
     try:
-        targets = [library.target_of(libc) for libc in (library.GLIBC, library.MUSL)]
+        target = library.target_of()
         fetch_compiler()
-        for target in targets:
-            library.build(target)
-        remove_old_builds(targets)
+        library.build(target)
+        remove_old_builds(target)
     except (Failed, ToolMissingError, OSError) as error:
         why = str(error).replace("\n", "\n    ")
         text = _MISSING.format(why=why, version=VERSION, fetched=FETCHED_MB, unpacked=UNPACKED_MB)
@@ -64,11 +62,10 @@ def _python() -> Path:
     return environment if os.access(environment, os.X_OK) and environment.is_file() else Path(sys.executable)
 
 
-def remove_old_builds(targets: list[str]) -> None:
+def remove_old_builds(target: str) -> None:
     """Remove the builds of former versions of the sources."""
-    kept = {library.folder_of(target) for target in targets}
     for folder in library.BUILDS.iterdir():
-        if folder not in kept:
+        if folder != library.folder_of(target):
             shutil.rmtree(folder, ignore_errors=True)
 
 

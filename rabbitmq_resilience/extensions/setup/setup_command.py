@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from rabbitmq_resilience.extensions.setup import (
@@ -23,11 +24,17 @@ from rabbitmq_resilience.extensions.setup.prometheus_package import PROMETHEUS
 from rabbitmq_resilience.extensions.setup.setup_tasks import Missing, take
 from rabbitmq_resilience.tools.locations import CHECKOUT
 
-STEPS = (*broker_packages.steps(), toxiproxy_package.STEP, PROMETHEUS.step, HAPROXY.step)
+STEPS = (
+    *broker_packages.steps(),
+    toxiproxy_package.STEP,
+    PROMETHEUS.step,
+    HAPROXY.step,
+    replace(disk_faults_build.STEP, optional=True),
+)
 #: What a first scenario needs: one broker and Toxiproxy.
 FIRST_STEPS = (STEPS[0], toxiproxy_package.STEP)
 WORDS = {
-    "all": "brokers, Toxiproxy, Prometheus and HAProxy (the default)",
+    "all": "brokers, Toxiproxy, Prometheus, HAProxy and the library that lets disks fail (the default)",
     "try": "what a first scenario needs: one broker and Toxiproxy",
     **({} if CHECKOUT is None else {"python": "only the Python packages"}),
     "perf-test": "PerfTest, for the numbers that sweeps and benchmarks compare with ours; needs Java and Maven",

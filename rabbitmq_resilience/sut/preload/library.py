@@ -42,7 +42,7 @@ _OF_LIBRARY = ("-fPIC", "-fvisibility=hidden", "-shared", "-s")
 
 @dataclass(frozen=True)
 class DiskFaultsBuild:
-    """A build of both: ``library`` for LD_PRELOAD, and ``program``, which is linked statically."""
+    """A build of both: ``library`` for LD_PRELOAD, and ``program``, which runs on this machine."""
 
     library: Path
     program: Path
@@ -98,18 +98,13 @@ def build(target: str, into: Path = BUILDS) -> DiskFaultsBuild:
             made = Path(scratch, "made")
             made.mkdir()
             compile_sources(target, (*_SHARED, *_LIBRARY), made / "libdiskfaults.so", (*_OF_LIBRARY, "-ldl"))
-            static = () if target == NATIVE else ("-static",)
-            compile_sources(_of_program(target), (*_SHARED, *_PROGRAM), made / "disk-faults", ("-s", *static))
+            compile_sources(target, (*_SHARED, *_PROGRAM), made / "disk-faults", ("-s",))
             try:
                 made.rename(folder)
             except OSError:
                 if not folder.is_dir():  # otherwise another process was quicker
                     raise
     return find_build(target, into=into)
-
-
-def _of_program(target: str) -> str:
-    return target if target == NATIVE else f"{target.partition('-')[0]}-linux-{MUSL}"
 
 
 def compile_sources(target: str, sources: tuple[str, ...], output: Path, flags: tuple[str, ...] = ()) -> None:

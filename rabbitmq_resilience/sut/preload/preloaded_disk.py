@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.sut.broker.files import BrokerFiles
-from rabbitmq_resilience.tools.disk_faults import find_disk_faults
+from rabbitmq_resilience.sut.preload.library import DiskFaultsBuild, find_build
 
 #: What survives a power cut, see ``nemesis.power_cut``.
 FileSystem = Literal["ordered", "posix"]
@@ -73,11 +73,7 @@ class PreloadedDisk:
     @property
     def environ(self) -> Mapping[str, str]:
         """Return the variables with which the broker's process starts."""
-        return {
-            "LD_PRELOAD": str(self.library),
-            "DISK_FAULTS_ROOTS": str(self.data),
-            "DISK_FAULTS_STATE": str(self.state),
-        }
+        return DiskFaultsBuild(self.library, self.program).environment(self.data, state=self.state)
 
     def prepare(self) -> None:
         """Begin an empty record; to be called before the broker's first start."""
@@ -149,7 +145,7 @@ def preloaded_disk(node: str, files: BrokerFiles) -> PreloadedDisk:
     A container sees only the cluster's folder, so the library is copied there. Raise ``ToolMissingError`` if it is
     missing.
     """
-    found = find_disk_faults()
+    found = find_build()
     library = files.folder.parent / found.library.name
     if not library.exists():
         shutil.copy(found.library, library)
