@@ -83,7 +83,7 @@ class DiskErrorsInjection(ProcessInjection):
             for node, canaries in self.canaries.items():
                 before = canaries.disk.counters().errors
                 try:
-                    canaries.write_anew()
+                    canaries.lay_and_write()
                 except ClusterError as error:
                     wrong.append(str(error))
                     continue

@@ -71,7 +71,7 @@ class PowerCutInjection(ProcessInjection):
         """Let each broker write its canaries, kill all of them, and take away what was not flushed."""
         self._await_age()
         with ThreadPoolExecutor(max_workers=len(self.nodes)) as pool:
-            list(pool.map(Canaries.write_anew, self.canaries.values()))
+            list(pool.map(Canaries.lay_and_write, self.canaries.values()))
         super().take_all()
         for node in self.nodes:
             seed = None if self.chance is None else self.chance.randrange(_SEEDS)
@@ -102,7 +102,7 @@ class PowerCutInjection(ProcessInjection):
         survives = self.canaries[node].survivors()
         if not survives["flushed"]:
             return f"{node} lost a canary that was flushed"
-        # A torn cut may keep the write of a file that is there already, but never a name.
+        # A torn cut may keep a write to a file, but never a name.
         left = [name for name in ("unflushed", "new") if survives[name] and not (self.chance and name == "unflushed")]
         if left:
             return f"{node} kept a canary that was not flushed ({', '.join(left)})"

@@ -109,7 +109,7 @@ class Canaries:
         write_us, flush_us = map(int, times.groups())
         return Took(write_us / 1000, flush_us / 1000)
 
-    def write_anew(self) -> Took:
+    def lay_and_write(self) -> Took:
         """Do both ``lay`` and ``write``."""
         self.lay()
         return self.write()

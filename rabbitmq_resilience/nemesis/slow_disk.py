@@ -72,7 +72,7 @@ class SlowDiskInjection:
 
     def inject(self) -> None:
         for node, canaries in self.canaries.items():
-            self._before[node] = canaries.write_anew()
+            self._before[node] = canaries.lay_and_write()
             canaries.disk.slow(write_ms=self.write_ms, flush_ms=self.flush_ms)
 
     def heal(self) -> None:
@@ -96,7 +96,7 @@ class SlowDiskInjection:
             wrong = []
             for node, canaries in self.canaries.items():
                 try:
-                    took = canaries.write_anew()
+                    took = canaries.lay_and_write()
                 except ClusterError as error:
                     wrong.append(str(error))
                     continue

@@ -60,9 +60,9 @@ SUT: list[set[str]] = [
     {"container_protocol"},
     {"protocol", "formed"},
     {"round_trip_probes"},
+    {"preload"},
     {"broker"},
     {"machine"},
-    {"preload"},
     {"orchestration"},
 ]
 

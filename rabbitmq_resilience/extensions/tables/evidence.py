@@ -18,12 +18,14 @@ from rabbitmq_resilience.report.markdown_tables import markdown
 from rabbitmq_resilience.report.wording import NOTHING
 
 LOADS = "loads of case studies"
+POWER = "power cuts, failing and damaged disks"
 
 #: Families of scenarios, and a pattern of their titles. The first pattern that matches counts.
 FAMILIES = {
     LOADS: r"^(durable|fan_out|flow_control_\d|lazy|low_latency_\d+|many_queues|million|not_durable"
     r"|sizing|telemetry),",
     "random schedules": r"^Random",
+    POWER: r"los(es|e) power|^The disk of a leader's node is slow|^The log of a leader's node|is damaged",
     "rolling restarts": r"[Rr]olling restart",
     "connections of clients": r"^(Consumer|Publisher) |to a consumer|Exclusive queues|Queues expire",
     "backlogs, memory, disks": r"slow|backlog|Publishers peak|million messages|runs out of|loses its disk|expire into"

@@ -1,0 +1,59 @@
+"""Show what a power cut or a failing disk took: scenarios as rows, versions and queue types as columns.
+
+.venv/bin/python -m rabbitmq_resilience.extensions.tables.power > reports/power.md
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from rabbitmq_resilience.extensions.tables import TEMPLATES
+from rabbitmq_resilience.extensions.tables.evidence import POWER, family, newest_first
+from rabbitmq_resilience.extensions.tables.ledger import read_ledger, runs_of
+from rabbitmq_resilience.extensions.tables.runs import Counts, LedgerRun, read_explained
+from rabbitmq_resilience.report.markdown_tables import markdown
+
+#: The name of a scenario, and its queue type, in its title; topology and partition handling are between them.
+_TITLE = re.compile(r"(?P<name>.+?), [a-z_]+, [a-z_]+, (?P<kind>[a-z]+)")
+_LOST = re.compile(r"(?P<confirmed>\d+) messages? (?:was|were) confirmed; (?P<lost>\d+) of them never arrived")
+
+
+def power(lines: Iterable[Mapping[str, Any]], explained: Mapping[str, Mapping[str, str]]) -> str:
+    """Return the page as Markdown, made of lines of the ledger. ``explained``: why runs did not end as they should."""
+    cells: dict[tuple[str, str, str], list[LedgerRun]] = defaultdict(list)
+    for run in runs_of(lines, explained):
+        title = _TITLE.fullmatch(str(run.verdict["title"]))
+        if title is not None and family(title.string) == POWER:
+            cells[title["name"], str(run.verdict["broker_version"]), title["kind"]].append(run)
+    versions = newest_first(version for _, version, _ in cells)
+    kinds = {version: sorted({kind for _, other, kind in cells if other == version}) for version in versions}
+    odd = [run for found in cells.values() for run in found if run.verdict["verdict"] != "VALID"]
+    return markdown(
+        TEMPLATES / "power.md.j2",
+        columns=[(version, kind) for version in versions for kind in kinds[version]],
+        names=sorted({name for name, _, _ in cells}),
+        cells={key: Counts.of(found) for key, found in cells.items()},
+        losses={key: lost for key, found in cells.items() if (lost := losses(found))},
+        odd=sorted(odd, key=lambda run: run.name),
+    )
+
+
+def losses(runs: Sequence[LedgerRun]) -> str:
+    """Return in words how many confirmed messages the runs lost; empty if none."""
+    found = [_LOST.search(str(run.verdict["invariants"].get("no_loss", {}).get("summary", ""))) for run in runs]
+    lost = [(int(one["lost"]), int(one["confirmed"])) for one in found if one is not None and int(one["lost"])]
+    return ", ".join(f"{count:,} of {confirmed:,}" for count, confirmed in lost)
+
+
+def main() -> None:
+    """Print the page."""
+    argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", maxsplit=1)[0]).parse_args()
+    print(power(read_ledger(), read_explained()), end="")
+
+
+if __name__ == "__main__":
+    main()
