@@ -208,7 +208,7 @@ def _events(hour: Hour) -> Iterator[Event]:
 def _fault(number: int, step: AnyFault) -> Iterator[Event]:
     down = [step.node] if isinstance(step, Stop) else []
     effect = {"nodes_down": down, "links_cut": [], "links_slow": [], "sudden": False, "intermittent": False}
-    effect |= {"nodes_alarmed": [], "alarm": ""}
+    effect |= {"nodes_alarmed": [], "alarm": "", "operation": not isinstance(step, Stop)}
     begin_s = STEADY_S + (step.at_s or 0)
     states = {"injecting": 0.0, "injected": 0.5, "proven": 0.6, "healing": 2.0, "healed": 2.1, "heal_proven": 2.2}
     for state, after_s in states.items():
