@@ -29,7 +29,10 @@ def differences(first: int, *, above: Path, last: int) -> list[tuple[int, list[s
     found = []
     with tempfile.TemporaryDirectory(dir=above) as folder:
         for case in range(first, min(first + _CHUNK, last)):
-            wrong = compare(built, case, Path(folder), interrupted=case % _INTERRUPTED_EACH == 0)
+            try:
+                wrong = compare(built, case, Path(folder), interrupted=case % _INTERRUPTED_EACH == 0)
+            except AssertionError as error:
+                wrong = [str(error)]
             if wrong:
                 found.append((case, wrong))
     return found

@@ -37,7 +37,9 @@ class Built:
     def call(self, *words: str | Path) -> str:
         """Run the control program; return what it prints."""
         command = [str(word) for word in (self.control, *words)]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
 
     def interrupted(self, *words: str | Path) -> str:
         """Run the control program, kill it at its first change of the disk, then at its second, until it ends."""

@@ -10,12 +10,21 @@ import pytest
 from tests.preload.sequences import Built, Disk, compare
 
 
+#: Cases that have shown a fault of the library.
+FOUND = [1728, 1827, 30801]
+
+
+@pytest.mark.parametrize("case", FOUND)
+def test_cases_that_have_shown_a_fault(built: Built, case: int, tmp_path: Path) -> None:
+    assert compare(built, case, tmp_path) == []
+
+
 @pytest.mark.parametrize("first", range(0, 40, 4))
 def test_drawn_sequences_leave_what_the_model_says(built: Built, first: int, tmp_path: Path) -> None:
     assert [wrong for case in range(first, first + 4) for wrong in compare(built, case, tmp_path)] == []
 
 
-@pytest.mark.parametrize("case", [7, 34, 1728, 1827])
+@pytest.mark.parametrize("case", [7, 34, *FOUND])
 def test_a_cut_that_is_interrupted_at_each_step_comes_to_the_same_end(built: Built, case: int, tmp_path: Path) -> None:
     assert compare(built, case, tmp_path, interrupted=True) == []
 

@@ -192,7 +192,7 @@ long follow_link(int from_fd, const char *from, int to_fd, const char *to, int f
     }
     int begun = 0;
     if (raw_lstat(full, &status) == 0) {
-        struct name_record record = {.kind = NAME_LINK, .inode = status.st_ino};
+        struct name_record record = {.kind = NAME_LINK, .inode = status.st_ino, .is = attributes_of(&status)};
         begun = begin(&record, &place, &source);
         note_named(&status, record.number);
     }
