@@ -9,7 +9,6 @@ import pytest
 
 from tests.preload.sequences import Built, Disk, compare
 
-
 #: Cases that have shown a fault of the library.
 FOUND = [1728, 1827, 30801]
 
