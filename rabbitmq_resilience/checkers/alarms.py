@@ -11,6 +11,7 @@ from pydantic import Field
 from rabbitmq_resilience.checkers.facts import Facts
 from rabbitmq_resilience.checkers.lateness import of_this_machine
 from rabbitmq_resilience.checkers.measured import Curve, curves, measured_us, of_nodes, outside, seen, unseen
+from rabbitmq_resilience.checkers.node_bounds import breached_at_last, within
 from rabbitmq_resilience.checkers.observed_faults import NEVER_US, ObservedFault
 from rabbitmq_resilience.checkers.times import Period
 from rabbitmq_resilience.checkers.verdict import EXAMPLES_MAX, Finding, History, InvariantSpec, Verdict
@@ -58,7 +59,11 @@ class Alarms(InvariantSpec):
         missing += [
             text for step in raised for text in self._unseen(facts, step, by_kind.get(step.effect.alarm, {}), span[1])
         ]
-        missing += [text for kind, found in by_kind.items() for text in _still_raised(facts, kind, found, span)]
+        missing += [
+            f"the {kind} alarm of {node} was still raised in the last sample, at {at}"
+            for kind, found in by_kind.items()
+            for node, at in sorted(breached_at_last(facts, within(found, span), lambda raised: raised > 0))
+        ]
         if missing:
             return Finding(Verdict.UNKNOWN, missing[0], numbers, tuple(missing[:EXAMPLES_MAX]), coverage)
         summary = "each alarm was raised and cleared in time" if raised else "no alarm was raised, and none was due"
@@ -138,11 +143,3 @@ def _known(found: Mapping[str, Curve]) -> Mapping[str, Curve]:
     return {
         node: Curve(curve.t_us[kept := ~np.isnan(curve.values)], curve.values[kept]) for node, curve in found.items()
     }
-
-
-def _still_raised(facts: Facts, kind: str, found: Mapping[str, Curve], span_us: tuple[int, int]) -> Iterator[str]:
-    for node, curve in sorted(found.items()):
-        looks = curve.within(*span_us)
-        if len(looks) and looks.values[-1] > 0:
-            at = facts.at(int(looks.t_us[-1]))
-            yield f"the {kind} alarm of {node} was still raised in the last sample, at {at}"

@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated, ClassVar
 
 import numpy as np
 from pydantic import Field
 
 from rabbitmq_resilience.checkers.facts import Facts
-from rabbitmq_resilience.checkers.measured import (
-    Curve,
-    curves,
-    free_ratios,
-    measured_us,
-    of_nodes,
-    outside,
-    seen,
-    unseen,
-)
-from rabbitmq_resilience.checkers.verdict import EXAMPLES_MAX, Finding, History, InvariantSpec, Verdict
+from rabbitmq_resilience.checkers.measured import Curve, curves, free_ratios, measured_us, of_nodes, seen, unseen
+from rabbitmq_resilience.checkers.node_bounds import ExemptNodes, bound_finding, breached_at_last, extremes, within
+from rabbitmq_resilience.checkers.verdict import Finding, History, InvariantSpec, Verdict
 from rabbitmq_resilience.history.events import ClusterEvent, MachineEvent
 
 
@@ -46,16 +38,16 @@ class Disk(InvariantSpec):
         span = measured_us(history, facts)
         if span is None or not ratios:
             return Finding(Verdict.UNKNOWN, "no node reported its free disk together with its limit")
-        least = {node: self._demanded(facts, node, ratio.within(*span)) for node, ratio in ratios.items()}
-        stored = {node: curve.within(*span) for node, curve in _stored(facts).items()}
-        if _share_a_disk(facts):
-            taken = {node: _more(curve) for node, curve in stored.items()}
-        else:
-            taken = {node: _less(self._demanded(facts, node, c.within(*span))) for node, c in free.items()}
-        if not any(map(len, least.values())):
+        exempt = ExemptNodes(facts, "disk", self.grace_s)
+        looked, stored = within(ratios, span), within(_stored(facts), span)
+        lowest = extremes(facts, exempt.left_out(looked), _times_free, highest=False)
+        if not lowest:
             return Finding(Verdict.UNKNOWN, "no node was looked at while its disk was not short on purpose")
-        lowest = sorted(self._lowest(facts, least))
-        most = sorted(self._most(facts, taken, stored), reverse=True)
+        if shared := _share_a_disk(facts):
+            most = extremes(facts, {node: _more(curve) for node, curve in stored.items()}, _stored_more, highest=True)
+        else:
+            demanded = exempt.left_out(within(free, span))
+            most = extremes(facts, {node: _less(curve) for node, curve in demanded.items()}, _less_free, highest=True)
         wrong = [text for ratio, text in lowest if ratio <= self.free_ratio_min]
         wrong += [text for count, text in most if self.taken_bytes_max is not None and count > self.taken_bytes_max]
         numbers = {
@@ -63,47 +55,26 @@ class Disk(InvariantSpec):
             "taken_bytes_max": int(most[0][0]) if most else None,
             "violations": len(wrong),
         }
-        coverage = seen(facts, free, span)
-        if wrong:
-            return Finding(Verdict.INVALID, wrong[0], numbers, tuple(wrong[:EXAMPLES_MAX]), coverage)
-        missing = unseen(facts, free, span) or next(self._never_free(facts, ratios, span), "")
-        if not missing and self.taken_bytes_max is not None and _share_a_disk(facts):
+        still_short = (
+            f"{node} was still short of disk in its last sample, at {at}: let the load go on"
+            for node, at in breached_at_last(facts, looked, lambda ratio: ratio <= self.free_ratio_min)
+        )
+        missing = unseen(facts, free, span) or next(still_short, "")
+        if not missing and self.taken_bytes_max is not None and shared:
             missing = (unlooked := unseen(facts, stored, span)) and f"of what brokers stored, {unlooked}"
-        if missing:
-            return Finding(Verdict.UNKNOWN, f"{missing}; in the observed time, {lowest[0][1]}", numbers, (), coverage)
-        return Finding(Verdict.VALID, f"at the least, {lowest[0][1]}", numbers, (), coverage)
+        return bound_finding(wrong, missing, lowest[0][1], numbers, seen(facts, free, span), side="at the least")
 
-    def _lowest(self, facts: Facts, found: Mapping[str, Curve]) -> Iterator[tuple[float, str]]:
-        for node, ratio in found.items():
-            if len(ratio):
-                t, value = int(ratio.t_us[ratio.values.argmin()]), float(ratio.values.min())
-                text = f"{node} had {value:.1f} times its limit free"
-                yield value, f"{text} at {facts.at(t)}, {facts.faults_during(t, t)}"
 
-    def _most(
-        self, facts: Facts, found: Mapping[str, Curve], stored: Mapping[str, Curve]
-    ) -> Iterator[tuple[float, str]]:
-        for node, taken in found.items():
-            if len(taken):
-                t, value = int(taken.t_us[taken.values.argmax()]), float(taken.values.max())
-                what = "more in its folder" if node in stored else "less free"
-                text = f"{node} had {value:.0f} bytes {what} than at first"
-                yield value, f"{text} at {facts.at(t)}, {facts.faults_during(t, t)}"
+def _times_free(node: str, ratio: float) -> str:
+    return f"{node} had {ratio:.1f} times its limit free"
 
-    def _never_free(self, facts: Facts, ratios: Mapping[str, Curve], span_us: tuple[int, int]) -> Iterator[str]:
-        """Yield a text for each node whose disk was still short in its last sample."""
-        for node, ratio in ratios.items():
-            looks = ratio.within(*span_us)
-            if len(looks) and looks.values[-1] <= self.free_ratio_min:
-                at = facts.at(int(looks.t_us[-1]))
-                yield f"{node} was still short of disk in its last sample, at {at}: let the load go on"
 
-    def _demanded(self, facts: Facts, node: str, curve: Curve) -> Curve:
-        """Return the curve without the times in which a step makes the node's disk short."""
-        full = [step for step in facts.steps if step.injected and step.effect.alarm == "disk" and node in step.alarmed]
-        ends = [(step.possible_us[0], step.possible_us[1] + self.grace_s * 1e6) for step in full]
-        rows = outside(curve.t_us, ends)
-        return Curve(curve.t_us[rows], curve.values[rows])
+def _stored_more(node: str, count: float) -> str:
+    return f"{node} had {count:.0f} bytes more in its folder than at first"
+
+
+def _less_free(node: str, count: float) -> str:
+    return f"{node} had {count:.0f} bytes less free than at first"
 
 
 def _less(free: Curve) -> Curve:
