@@ -46,7 +46,7 @@ def test_set_up_removes_former_builds(tmp_path: Path, monkeypatch: pytest.Monkey
     kept = tmp_path / library.folder_of(TARGETS[0], tmp_path).name
     kept.mkdir()
     monkeypatch.setattr(library, "folder_of", lambda _: kept)
-    disk_faults_build.remove_old_builds(TARGETS[0])
+    disk_faults_build.remove_old_builds()
     assert [*tmp_path.iterdir()] == [kept]
 
 

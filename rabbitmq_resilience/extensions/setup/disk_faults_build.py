@@ -1,10 +1,11 @@
-"""Build the library that lets disks fail. The compiler is a package of the Python index, and is removed afterwards."""
+"""Build the library that lets disks fail, by this machine's compiler or by one that is fetched and removed again."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from rabbitmq_resilience.extensions.setup.setup_tasks import Missing, SetupTask, within_root
@@ -23,22 +24,36 @@ How to provide it: Linux on x86_64 or aarch64, and an index of Python packages t
 unpacked it needs {unpacked} MB until the build ends). pip takes the index from its own configuration."""
 
 
-def found() -> str | None:
-    """Return the folder of the builds for this machine, or None if one is missing."""
+def found(target: str | None = None) -> str | None:
+    """Return the folder of the builds, or None if that for ``target`` (default: any that processes can use) is
+    missing."""
     try:
-        library.find_build()
+        library.find_build(target)
     except ToolMissingError:
         return None
     return within_root(library.BUILDS)
 
 
+def make_portable() -> str:
+    """Build for this machine and its containers, by the fetched compiler; return the folder. Raise ``Missing`` if that
+    fails."""
+    return _made(library.target_of, fetch_compiler)
+
+
 def make() -> str:
-    """Build for this machine; return the folder. Raise ``Missing`` if that fails."""
+    """Build for processes of this machine, by its own compiler if it has one; return the folder. Raise ``Missing`` if
+    that fails."""
+    if shutil.which("cc") is None:
+        return make_portable()
+    return _made(lambda: library.NATIVE, lambda: None)
+
+
+def _made(target_of: Callable[[], str], fetch: Callable[[], None]) -> str:
     try:
-        target = library.target_of()
-        fetch_compiler()
+        target = target_of()
+        fetch()
         library.build(target)
-        remove_old_builds(target)
+        remove_old_builds()
     except (Failed, ToolMissingError, OSError) as error:
         why = str(error).replace("\n", "\n    ")
         text = _MISSING.format(why=why, version=VERSION, fetched=FETCHED_MB, unpacked=UNPACKED_MB)
@@ -62,11 +77,14 @@ def _python() -> Path:
     return environment if os.access(environment, os.X_OK) and environment.is_file() else Path(sys.executable)
 
 
-def remove_old_builds(target: str) -> None:
+def remove_old_builds() -> None:
     """Remove the builds of former versions of the sources."""
+    kept = {library.folder_of(target) for target in (library.target_of(), library.NATIVE)}
     for folder in library.BUILDS.iterdir():
-        if folder != library.folder_of(target):
+        if folder not in kept:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-STEP = SetupTask("Failing disks", found, make)
+#: Set-up goes on without it; faults of disks then say what is missing.
+STEP = SetupTask("Failing disks", found, make, optional=True)
+PORTABLE_STEP = SetupTask("Failing disks in containers", lambda: found(library.target_of()), make_portable)

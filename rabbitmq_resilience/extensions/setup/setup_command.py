@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 
 from rabbitmq_resilience.extensions.setup import (
@@ -29,7 +28,7 @@ STEPS = (
     toxiproxy_package.STEP,
     PROMETHEUS.step,
     HAPROXY.step,
-    replace(disk_faults_build.STEP, optional=True),
+    disk_faults_build.STEP,
 )
 #: What a first scenario needs: one broker and Toxiproxy.
 FIRST_STEPS = (STEPS[0], toxiproxy_package.STEP)
@@ -38,7 +37,7 @@ WORDS = {
     "try": "what a first scenario needs: one broker and Toxiproxy",
     **({} if CHECKOUT is None else {"python": "only the Python packages"}),
     "perf-test": "PerfTest, for the numbers that sweeps and benchmarks compare with ours; needs Java and Maven",
-    "disk-faults": "the library that lets disks fail; a compiler of 101 MB is fetched, and removed afterwards",
+    "disk-faults": "the library that lets disks fail, for containers too; a compiler of 101 MB is fetched and removed again",
     "engine": "a container engine",
     "engine-stop": "stop the engine that it started",
     "images": "build container images, for machines that cannot pull them: of the VERSIONs, or of all",
@@ -93,7 +92,7 @@ _WORK: Mapping[str, Callable[[Sequence[str]], object]] = {
     "all": lambda _: take(STEPS),
     "try": lambda _: take(FIRST_STEPS),
     "perf-test": lambda _: take((perf_test.STEP,)),
-    "disk-faults": lambda _: take((disk_faults_build.STEP,)),
+    "disk-faults": lambda _: take((disk_faults_build.PORTABLE_STEP,)),
     "engine": lambda _: _engine(),
     "engine-stop": lambda _: print(dockerd.stop()),
     "images": _images,

@@ -25,7 +25,7 @@ from rabbitmq_resilience.sut.containers.engine_client import (
     find_image,
     has_file,
 )
-from rabbitmq_resilience.sut.preload.library import find_build
+from rabbitmq_resilience.sut.preload.library import find_build, target_of
 from rabbitmq_resilience.tools.distributions import ToolMissingError
 from rabbitmq_resilience.tools.image_names import HAPROXY
 
@@ -45,7 +45,7 @@ def require(client: docker.DockerClient, broker: BrokerImage, needs: Collection[
             "images` builds, or add Debian's package libfaketime and a link of that name to its library to your image"
         )
     if "disk-faults" in needs:
-        find_build()
+        find_build(target_of())
         if has_file(client, broker.name, _MUSL):
             raise ToolMissingError(
                 f"the image {broker.name} has musl as its C library, and faults of disks need glibc: take an image "

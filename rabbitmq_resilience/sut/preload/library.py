@@ -30,7 +30,7 @@ SET_UP = "rabbitmq-resilience setup disk-faults" if CHECKOUT is None else "setup
 GLIBC = "gnu.2.17"
 MUSL = "musl"
 MACHINES = ("x86_64", "aarch64")
-#: The target of the machine's own compiler ``cc``. It is meant for tests.
+#: The target of the machine's own compiler ``cc``. Such a build may need a newer C library than an image has.
 NATIVE = "native"
 
 _SHARED = ("state.c", "names.c", "file_log.c")
@@ -79,11 +79,13 @@ def folder_of(target: str, into: Path = BUILDS) -> Path:
 
 
 def find_build(target: str | None = None, *, into: Path = BUILDS) -> DiskFaultsBuild:
-    """Return the build for ``target`` (default: this machine, glibc). Raise ``ToolMissingError`` if there is none."""
-    target = target or target_of()
-    folder = folder_of(target, into)
-    if not folder.is_dir():
-        raise ToolMissingError(f"the library for failing disks is not built for {target}. Run `{SET_UP}`.")
+    """Return the build for ``target``, or without one, the build that processes of this machine can use.
+
+    Raise ``ToolMissingError`` if there is none."""
+    targets = [target_of(), NATIVE] if target is None else [target]
+    folder = next(filter(Path.is_dir, (folder_of(one, into) for one in targets)), None)
+    if folder is None:
+        raise ToolMissingError(f"the library for failing disks is not built for {targets[0]}. Run `{SET_UP}`.")
     return DiskFaultsBuild(folder / "libdiskfaults.so", folder / "disk-faults")
 
 
