@@ -37,7 +37,7 @@ WORDS = {
     "try": "what a first scenario needs: one broker and Toxiproxy",
     **({} if CHECKOUT is None else {"python": "only the Python packages"}),
     "perf-test": "PerfTest, for the numbers that sweeps and benchmarks compare with ours; needs Java and Maven",
-    "disk-faults": "the library that lets disks fail, for containers too; a compiler of 101 MB is fetched and removed again",
+    "disk-faults": "the library that lets disks fail, for containers too; fetches a compiler of 101 MB",
     "engine": "a container engine",
     "engine-stop": "stop the engine that it started",
     "images": "build container images, for machines that cannot pull them: of the VERSIONs, or of all",
