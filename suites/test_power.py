@@ -61,6 +61,19 @@ NOT_FLUSHED = Expectation(
     "(rabbitmq-server#8507; rabbit_msg_store.erl, 3.13 to 4.3).",
 )
 
+#: A member of a quorum queue does not flush its configuration when it is declared. Without that file it does not start
+#: again, and the queue's messages are in a log that no member reads (4.0.5: 2 of 2; 4.3.6: 0 of 1).
+CONFIGURATION_NOT_FLUSHED = Expectation(
+    broker=">=4.0,<4.1",
+    verdict=Verdict.INVALID,
+    invariant="no_loss",
+    invariants_also=("order", "recovery", "metadata"),
+    reference="rabbitmq/ra#382",
+    intermittent=True,
+    queue_types=("quorum",),
+    log="pre_init failed to read config file for UId",
+)
+
 
 def lost_power(node: str, **fields: Any) -> PowerCut:
     return PowerCut.model_validate(
@@ -77,6 +90,7 @@ def without_power(
     topology: str = THREE,
     settings: Mapping[str, Any] | None = None,
     without: Sequence[str] = (),
+    expect: Sequence[Expectation] = (),
     **fields: Any,
 ) -> Result:
     """Play a scenario that demands every promise, except those in ``without``. ``fields`` are those of the workload."""
@@ -103,7 +117,7 @@ def without_power(
         },
         phases=Phases.model_validate(PHASES),
         broker=versions(load, since="3.10"),
-        expect=[NOT_FLUSHED] if queue_type == "classic" else [],
+        expect=[*expect, *([NOT_FLUSHED] if queue_type == "classic" else [])],
     )
     return play(scenario)
 
@@ -125,7 +139,8 @@ def test_every_node_loses_power_soon_after_queues_were_declared(
     """Nothing was written back since the cluster was formed."""
     cut = PowerCut(at_s=CUT_AT_S, for_s=AWAY_S, node="all")
     title = "Every node loses power soon after queues were declared"
-    without_power(play, title, queue_type, net_ticktime_s, cut, without=["availability"])
+    known = [CONFIGURATION_NOT_FLUSHED] if queue_type == "quorum" else []
+    without_power(play, title, queue_type, net_ticktime_s, cut, without=["availability"], expect=known)
 
 
 @EVERY_TYPE

@@ -43,8 +43,10 @@ def power(lines: Iterable[Mapping[str, Any]], explained: Mapping[str, Mapping[st
 
 
 def losses(runs: Sequence[LedgerRun]) -> str:
-    """Return in words how many confirmed messages the runs lost; empty if none."""
-    found = [_LOST.search(str(run.verdict["invariants"].get("no_loss", {}).get("summary", ""))) for run in runs]
+    """Return in words how many confirmed messages the runs lost; empty if none. What never arrived in a run whose
+    losses could not be judged is not counted."""
+    findings = [run.verdict["invariants"].get("no_loss", {}) for run in runs]
+    found = [_LOST.search(str(one["summary"])) for one in findings if one.get("verdict") == "INVALID"]
     lost = [(int(one["lost"]), int(one["confirmed"])) for one in found if one is not None and int(one["lost"])]
     return ", ".join(f"{count:,} of {confirmed:,}" for count, confirmed in lost)
 
