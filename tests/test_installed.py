@@ -174,12 +174,13 @@ def test_programs_are_found_or_fetched(installed: Installed) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     steps = [line.partition(":")[0] for line in done.stdout.splitlines() if line.startswith("[")]
     assert steps == [
-        "[1/6] RabbitMQ 4.0",
-        "[2/6] RabbitMQ 4.3 or later",
-        "[3/6] RabbitMQ 3.10",
-        "[4/6] Toxiproxy",
-        "[5/6] Prometheus",
-        "[6/6] HAProxy",
+        "[1/7] RabbitMQ 4.0",
+        "[2/7] RabbitMQ 4.3 or later",
+        "[3/7] RabbitMQ 3.10",
+        "[4/7] Toxiproxy",
+        "[5/7] Prometheus",
+        "[6/7] HAProxy",
+        "[7/7] Failing disks",
     ]
 
 
