@@ -330,6 +330,19 @@ class FlowStatesEvent(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class WireEvent(Event):
+    """What a tap saw of a ``connection`` besides messages, such as opened, client, tuned, connected, channel_closed,
+    consuming, cancelled, blocked, silent, unreadable, lost or closed. ``channel`` is 0 for the connection itself."""
+
+    kind: ClassVar[str] = "wire"
+
+    connection: int
+    what: str
+    channel: int = 0
+    fields: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
 class NoteEvent(Event):
     """Any other remark."""
 

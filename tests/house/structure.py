@@ -32,6 +32,7 @@ ROOMS: list[set[str]] = [
     {"workload"},
     {"checkers"},
     {"report"},
+    {"tap"},
     {"history"},
     {"sut"},
     {"model"},

@@ -1,0 +1,307 @@
+"""Forward the connections of one listener to its broker, and hand copies of what the client sees to a recorder."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from rabbitmq_resilience.tap.amqp_methods import Side
+from rabbitmq_resilience.tap.method_rules import ActiveRule, MethodRule
+from rabbitmq_resilience.tap.ruled_connection import RuledConnection
+
+#: While more than this is held back for a connection, no more is read from it.
+HELD_BYTES_MAX = 64 << 20
+#: How often a broker that refuses connections is tried again.
+RETRY_S = 0.05
+_CONNECT_WITHIN_S = 30.0
+#: SO_LINGER that resets a connection instead of closing it.
+_RESET = struct.pack("ii", 1, 0)
+
+
+class Copies(Protocol):
+    """What takes copies of the bytes, and remarks on connections. It returns at once."""
+
+    def sent(self, connection: int, sender: Side, data: bytes) -> None:
+        """Take bytes that the client has sent, or that it gets."""
+
+    def remark(self, connection: int, what: str, **fields: Any) -> None: ...
+
+
+class _End(asyncio.Protocol):
+    """One socket of a connection."""
+
+    def __init__(self, connection: TappedConnection, side: Side) -> None:
+        self._connection = connection
+        self._side = side
+        self.transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        if self._side is Side.CLIENT:
+            transport.pause_reading()  # until the broker is connected
+            self._connection.opened()
+
+    def data_received(self, data: bytes) -> None:
+        self._connection.received(self._side, data)
+
+    def eof_received(self) -> bool:
+        return self._connection.ended(self._side)
+
+    def pause_writing(self) -> None:
+        self._connection.paused(self._side.other, True)
+
+    def resume_writing(self) -> None:
+        self._connection.paused(self._side.other, False)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._connection.lost(self._side, error)
+
+
+class TappedConnection:
+    """One connection of a client to a broker through a tap."""
+
+    def __init__(self, number: int, listener: TapListener) -> None:
+        self._number = number
+        self._listener = listener
+        self._loop = asyncio.get_running_loop()
+        self._ends = {side: _End(self, side) for side in Side}
+        self._paused: set[tuple[Side, str]] = set()
+        self._ended: set[Side] = set()
+        self._over = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._answered = False  # the broker has sent something
+        self._task: asyncio.Task[None] | None = None
+        self._ruled = RuledConnection(listener.process, listener.rules, self._send, self._note)
+
+    @property
+    def client(self) -> _End:
+        return self._ends[Side.CLIENT]
+
+    def opened(self) -> None:
+        """Connect to the broker, now that the client has connected."""
+        self._listener.copies.remark(
+            self._number,
+            "opened",
+            listener=self._listener.name,
+            process=self._listener.process,
+            node=self._listener.node,
+        )
+        self._task = self._loop.create_task(self._connect())
+
+    async def _connect(self) -> None:
+        try:
+            async with asyncio.timeout(_CONNECT_WITHIN_S):
+                await self._loop.create_connection(
+                    lambda: self._ends[Side.BROKER], *self._listener.target, **self._listener.upstream_tls
+                )
+        except (OSError, TimeoutError, ssl.SSLError) as error:
+            self._listener.copies.remark(self._number, "refused", detail=f"{type(error).__name__}: {error}")
+            self._end(reset=True)
+            if isinstance(error, ConnectionRefusedError):
+                self._listener.refuse()
+            return
+        if self._over:
+            self._abort(Side.BROKER)
+        elif (transport := self.client.transport) is not None:
+            transport.resume_reading()
+
+    def received(self, sender: Side, data: bytes) -> None:
+        if self._over:
+            return
+        if sender is Side.CLIENT:
+            self._listener.copies.sent(self._number, Side.CLIENT, data)
+        else:
+            self._answered = True
+        self._ruled.received(sender, data, now_s=self._loop.time())
+        self._follow(sender)
+
+    def advance(self) -> None:
+        """Let go what rules hold no longer."""
+        if not self._over:
+            self._timer = None
+            self._ruled.advanced(now_s=self._loop.time())
+            self._follow(Side.BROKER)
+
+    def _follow(self, sender: Side) -> None:
+        """Set the timer for what is held, bound how much that is, and close a connection that a rule has ended."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if (due_s := self._ruled.due_s) is not None:
+            self._timer = self._loop.call_at(due_s, self.advance)
+            self.paused(sender, self._ruled.held_bytes > HELD_BYTES_MAX, why="held")
+        elif any(why == "held" for _, why in self._paused):
+            for side in Side:
+                self.paused(side, False, why="held")
+        if self._ruled.closed_for:
+            self._end(reset=False)
+
+    def _send(self, receiver: Side, data: bytes) -> None:
+        transport = self._ends[receiver].transport
+        if transport is not None and not transport.is_closing():
+            transport.write(data)
+        if receiver is Side.CLIENT:
+            self._listener.copies.sent(self._number, Side.BROKER, data)
+
+    def _note(self, what: str, rule: MethodRule, channel: int) -> None:
+        self._listener.copies.remark(self._number, what, channel=channel, rule=rule.as_fields())
+
+    def paused(self, side: Side, stops: bool, *, why: str = "full") -> None:
+        """Read nothing from a side while its bytes cannot go on, and read on when no reason is left."""
+        before = any(each is side for each, _ in self._paused)
+        (self._paused.add if stops else self._paused.discard)((side, why))
+        transport, now = self._ends[side].transport, any(each is side for each, _ in self._paused)
+        if transport is not None and before is not now and not transport.is_closing():
+            (transport.pause_reading if now else transport.resume_reading)()
+
+    def ended(self, side: Side) -> bool:
+        """Pass on that a side sends nothing more. Return whether its socket stays open for the other direction."""
+        self._ended.add(side)
+        if side is Side.BROKER and not self._answered:  # as a proxy does whose broker refuses
+            self._end(reset=True)
+            return False
+        transport = self._ends[side.other].transport
+        if transport is not None and transport.can_write_eof() and not transport.is_closing():
+            transport.write_eof()
+            return len(self._ended) < len(Side)
+        self._end(reset=False)
+        return False
+
+    def lost(self, side: Side, error: Exception | None) -> None:
+        """End the other socket as this one ended: by a close, or by a reset."""
+        if self._over:
+            return
+        by = "client" if side is Side.CLIENT else "broker"
+        self._listener.copies.remark(self._number, "lost", by=by, detail=str(error or ""))
+        self._end(reset=error is not None)
+
+    def _end(self, *, reset: bool) -> None:
+        """End both sockets, once."""
+        if self._over:
+            return
+        self._over = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for side in Side:
+            if reset:
+                self._abort(side)
+            elif (transport := self._ends[side].transport) is not None:
+                transport.close()
+        self._listener.copies.remark(self._number, "closed")
+        self._listener.forget(self)
+
+    def _abort(self, side: Side) -> None:
+        transport = self._ends[side].transport
+        if transport is None:
+            return
+        if (raw := transport.get_extra_info("socket")) is not None:
+            with contextlib.suppress(OSError):
+                raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+        transport.abort()
+
+    def reset(self) -> None:
+        """End the connection at once, towards both sides."""
+        self._end(reset=True)
+
+
+class TapListener:
+    """The address at which one process of clients finds one broker. While the broker refuses connections, so does the
+    listener."""
+
+    def __init__(
+        self,
+        process: str,
+        node: str,
+        target: tuple[str, int],
+        *,
+        rules: Sequence[ActiveRule],
+        copies: Copies,
+        next_number: Callable[[], int],
+        client_tls: ssl.SSLContext | None = None,
+        upstream_tls: dict[str, Any] | None = None,
+    ) -> None:
+        self.process = process
+        self.node = node
+        self.target = target
+        self.rules = rules
+        self.copies = copies
+        self.upstream_tls = upstream_tls or {}
+        self._client_tls = client_tls
+        self._next_number = next_number
+        self._connections: set[TappedConnection] = set()
+        self._server: asyncio.Server | None = None
+        self._address = ("127.0.0.1", 0)
+        self._waits: asyncio.Task[None] | None = None
+        self._closed = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.process}@{self.node}"
+
+    @property
+    def connections(self) -> Sequence[TappedConnection]:
+        return tuple(self._connections)
+
+    async def listen(self, host: str) -> int:
+        """Begin to listen, and return the port."""
+        self._address = (host, 0)
+        await self._open()
+        return self._address[1]
+
+    async def _open(self) -> None:
+        host, port = self._address
+        self._server = await asyncio.get_running_loop().create_server(
+            self._accepted, host, port, ssl=self._client_tls, reuse_address=True
+        )
+        self._address = self._server.sockets[0].getsockname()[:2]
+
+    def _accepted(self) -> _End:
+        connection = TappedConnection(self._next_number(), self)
+        self._connections.add(connection)
+        return connection.client
+
+    def refuse(self) -> None:
+        """Refuse connections until the broker accepts them again."""
+        if self._server is None or self._closed:
+            return
+        self._server.close()
+        self._server = None
+        self._waits = asyncio.get_running_loop().create_task(self._until_accepted())
+
+    async def _until_accepted(self) -> None:
+        while not await self._accepts():
+            await asyncio.sleep(RETRY_S)
+        if not self._closed:
+            await self._open()
+
+    async def _accepts(self) -> bool:
+        try:
+            _, writer = await asyncio.open_connection(*self.target)
+        except OSError:
+            return False
+        writer.close()
+        return True
+
+    def forget(self, connection: TappedConnection) -> None:
+        self._connections.discard(connection)
+
+    def advance(self) -> None:
+        """Let all connections follow a change of the rules."""
+        for connection in tuple(self._connections):
+            connection.advance()
+
+    def close(self) -> None:
+        """Stop listening, and reset all connections."""
+        self._closed = True
+        if self._waits is not None:
+            self._waits.cancel()
+        if self._server is not None:
+            self._server.close()
+        for connection in tuple(self._connections):
+            connection.reset()

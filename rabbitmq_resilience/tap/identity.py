@@ -1,0 +1,44 @@
+"""Tell messages apart by what an application gave them, without what a broker adds on their way."""
+
+from __future__ import annotations
+
+import json
+from hashlib import blake2b
+from typing import Any
+
+from pika.spec import BasicProperties
+
+_HASH_BYTES = 8
+#: Headers that brokers add or remove: dead lettering, delivery counts, routes and the time of arrival.
+_OF_BROKERS = frozenset(
+    {"x-death", "x-delivery-count", "x-acquired-count", "x-first-death-exchange", "x-first-death-queue"}
+    | {"x-first-death-reason", "x-last-death-exchange", "x-last-death-queue", "x-last-death-reason"}
+    | {"x-stream-offset", "x-routed-by", "timestamp_in_ms", "BCC", "x-opt-deaths"}
+)
+#: Properties that say what the message is. Brokers may change the others (``expiration`` of a dead letter, ...).
+_OF_APPLICATIONS = ("content_type", "content_encoding", "correlation_id", "reply_to", "timestamp", "type", "app_id")
+
+
+class Hashes:
+    """Hash bodies and identities with one key."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+
+    def body(self) -> Any:
+        """Return a hash to be updated with the pieces of a body."""
+        return blake2b(digest_size=_HASH_BYTES, key=self._key)
+
+    def identity(self, properties: BasicProperties, body: bytes) -> tuple[int, bool]:
+        """Return the identity of a message with that digest of its body, and whether its message_id alone gives it."""
+        named = properties.message_id is not None
+        said = ["id", properties.message_id] if named else ["content", _content(properties), body.hex()]
+        text = json.dumps(said, sort_keys=True, default=repr, ensure_ascii=False)
+        digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_HASH_BYTES, key=self._key).digest()
+        return int.from_bytes(digest), named
+
+
+def _content(properties: BasicProperties) -> dict[str, Any]:
+    content = {name: value for name in _OF_APPLICATIONS if (value := getattr(properties, name)) is not None}
+    headers = {name: value for name, value in (properties.headers or {}).items() if name not in _OF_BROKERS}
+    return content | ({"headers": headers} if headers else {})

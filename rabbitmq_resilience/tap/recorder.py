@@ -1,0 +1,80 @@
+"""Read the copies of a tap on standard input, and record what they say: ``python -m ...tap.recorder FOLDER``.
+
+Copies hold credentials. They are only in memory: rows and events are all that is written.
+"""
+
+from __future__ import annotations
+
+import secrets
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rabbitmq_resilience.history.event_log import EventLog
+from rabbitmq_resilience.tap.amqp_methods import Side
+from rabbitmq_resilience.tap.conversation import Conversation
+from rabbitmq_resilience.tap.copied_bytes import Copied, Copy, read_copies
+from rabbitmq_resilience.tap.identity import Hashes
+from rabbitmq_resilience.tap.wire_history import EVENTS_FILE, WireWriter
+
+#: Rows are written at least this often while anything comes.
+_FLUSH_EVERY_US = 250_000
+
+
+class Recorder:
+    """Record the conversations of all connections of a tap into a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._rows = WireWriter(folder)
+        self._events = EventLog(folder / EVENTS_FILE)
+        self._hashes = Hashes(secrets.token_bytes(16))
+        self._open: dict[int, Conversation] = {}
+        self._flushed_us = 0
+
+    def take(self, copy: Copy) -> None:
+        """Record one copy."""
+        if copy.what is Copied.REMARK:
+            self._remark(copy.connection, copy.t_us, copy.remark)
+        elif copy.connection in self._open:
+            self._open[copy.connection].feed(Side(int(copy.what)), copy.data, t_us=copy.t_us)
+        if copy.t_us - self._flushed_us > _FLUSH_EVERY_US:
+            self._rows.flush()
+            self._flushed_us = copy.t_us
+
+    def close(self) -> None:
+        self._rows.close()
+        self._events.__exit__(None, None, None)
+
+    def _remark(self, connection: int, t_us: int, remark: dict[str, Any]) -> None:
+        what = remark.pop("what")
+        if what == "opened":
+            self._open[connection] = self._conversation(connection)
+        elif what in {"closed", "not_copied"} and (ended := self._open.pop(connection, None)) is not None:
+            ended.ended(t_us=t_us)
+        self._say(connection, what, t_us, remark.pop("channel", 0), remark)
+
+    def _conversation(self, connection: int) -> Conversation:
+        def event(what: str, t_us: int, channel: int, fields: Mapping[str, Any]) -> None:
+            self._say(connection, what, t_us, channel, fields)
+
+        return Conversation(connection, self._hashes, self._rows.add, event)
+
+    def _say(self, connection: int, what: str, t_us: int, channel: int, fields: Mapping[str, Any]) -> None:
+        self._events.record("wire", t_us=t_us, connection=connection, channel=channel, what=what, fields=dict(fields))
+
+
+def main(folder: Path) -> None:
+    for ignored in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ignored, signal.SIG_IGN)  # the end of the input ends it, so that the record is whole
+    recorder = Recorder(folder)
+    try:
+        for copy in read_copies(sys.stdin.buffer):
+            recorder.take(copy)
+    finally:
+        recorder.close()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,231 @@
+"""Pass the frames of one connection on, by rules for single methods; pure, as it neither reads a socket nor a clock."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from pika import spec
+from pika.frame import Method as MethodFrame
+
+from rabbitmq_resilience.tap.amqp_methods import (
+    CHANNEL_CLOSE,
+    CHANNEL_CLOSE_OK,
+    CONNECTION_CLOSE_OK,
+    CONTENT_HEADER,
+    METHOD,
+    WITH_CONTENT,
+    Side,
+)
+from rabbitmq_resilience.tap.frame_stream import Frame, FrameStream, NotAmqpError
+from rabbitmq_resilience.tap.method_rules import CONNECTION_ERRORS, ActiveRule, MethodRule
+
+#: (what was done, rule, channel): "held", "let go", "dropped" or "answered".
+Noted = Callable[[str, MethodRule, int], None]
+Send = Callable[[Side, bytes], None]
+
+
+@dataclass
+class _Channel:
+    """One direction of a channel: the frames that wait, until when, and what is left of a content that is dropped."""
+
+    #: Each with the time of its arrival.
+    waiting: deque[tuple[Frame, float]] = field(default_factory=deque)
+    holder: ActiveRule | None = None
+    held_until_s: float = 0.0
+    #: Whether the frame at the head has waited already, so that no rule meets it again.
+    let_go: bool = False
+    #: Bytes of content that are still to be dropped; None outside of a dropped content, -1 before its header.
+    drops_bytes: int | None = None
+
+
+@dataclass
+class _Answered:
+    """A channel that the tap closes towards both sides. What the client sends after it has agreed waits for the
+    broker to agree, too."""
+
+    client_agreed: bool = False
+    broker_agreed: bool = False
+    waiting: list[Frame] = field(default_factory=list)
+
+
+class RuledConnection:
+    """Pass one connection through a tap.
+
+    ``received`` takes the bytes of one side, and passes them to the other side by ``send``. Without a rule in effect
+    they go on as they came, before their borders are known. ``process`` is the name of the client's process.
+    ``noted`` gets what rules do. ``now_s`` is a monotonic time.
+    """
+
+    def __init__(self, process: str, rules: Sequence[ActiveRule], send: Send, noted: Noted) -> None:
+        self._process = process
+        self._rules = rules
+        self._send = send
+        self._noted = noted
+        self._streams = {side: FrameStream() for side in Side}
+        self._channels: dict[tuple[Side, int], _Channel] = {}
+        self._answered: dict[int, _Answered] = {}
+        self._closing = False
+        self._agreed: set[Side] = set()
+        self._ordered = True  # False once the bytes are no frames
+
+    @property
+    def closed_for(self) -> bool:
+        """Return whether both sides agreed to an error of the connection, so that its sockets can be closed."""
+        return self._closing and self._agreed == set(Side)
+
+    @property
+    def due_s(self) -> float | None:
+        """Return when ``advanced`` must be called next; None while nothing is held."""
+        times = [channel.held_until_s for channel in self._channels.values() if channel.holder is not None]
+        return min(times, default=None)
+
+    @property
+    def held_bytes(self) -> int:
+        return sum(len(frame.data) for channel in self._channels.values() for frame, _ in channel.waiting)
+
+    def received(self, sender: Side, data: bytes, *, now_s: float) -> None:
+        """Take bytes from a side."""
+        stream = self._streams[sender]
+        if not self._ordered:
+            self._send(sender.other, data)
+            return
+        try:
+            if not self._in_effect and not stream.kept_bytes:
+                self._send(sender.other, data)
+                stream.passed(data)
+                return
+            for piece in stream.frames(data):
+                self._take(sender, piece, now_s=now_s)
+            self._let_through()
+        except NotAmqpError:
+            self._give_up()
+
+    def advanced(self, *, now_s: float) -> None:
+        """Let go what was held long enough, or whose rule has ended."""
+        for (sender, number), channel in list(self._channels.items()):
+            self._flushed(sender, number, channel, now_s=now_s)
+        try:
+            self._let_through()
+        except NotAmqpError:
+            self._give_up()
+
+    def _let_through(self) -> None:
+        """Pass on what is kept of incomplete frames, if no rule is in effect any more."""
+        if self._in_effect or not self._ordered:
+            return
+        for sender, stream in self._streams.items():
+            if data := stream.taken():
+                self._send(sender.other, data)
+                stream.passed(data)
+
+    @property
+    def _in_effect(self) -> bool:
+        """Return whether frames must be looked at one by one."""
+        unused = any(r.active and (r.rule.times is None or r.count < r.rule.times) for r in self._rules)
+        return unused or bool(self._channels) or bool(self._answered) or self._closing
+
+    def _give_up(self) -> None:
+        """Pass everything on from now on: what has no borders cannot be told apart by channel."""
+        self._ordered = False
+        for (sender, _), channel in self._channels.items():
+            for frame, _ in channel.waiting:
+                self._send(sender.other, frame.data)
+        self._channels.clear()
+        for sender, stream in self._streams.items():
+            if data := stream.taken():
+                self._send(sender.other, data)
+
+    def _take(self, sender: Side, piece: bytes | Frame, *, now_s: float) -> None:
+        if not isinstance(piece, Frame):
+            self._send(sender.other, piece)
+        elif self._closing:
+            if piece.method == CONNECTION_CLOSE_OK:
+                self._agreed.add(sender)
+        elif piece.channel in self._answered:
+            self._at_answered(sender, piece, now_s=now_s)
+        else:
+            key = (sender, piece.channel)
+            channel = self._channels.setdefault(key, _Channel())
+            channel.waiting.append((piece, now_s))
+            self._flushed(sender, piece.channel, channel, now_s=now_s)
+
+    def _flushed(self, sender: Side, number: int, channel: _Channel, *, now_s: float) -> None:
+        """Send what waits and is not held any more. Forget the channel if nothing is left of it."""
+        while channel.waiting:
+            if channel.holder is not None:
+                if channel.holder.active and now_s < channel.held_until_s:
+                    return
+                self._noted("let go", channel.holder.rule, number)
+                channel.holder, channel.let_go = None, True
+            frame, arrived_s = channel.waiting[0]
+            rule = None if channel.let_go or channel.drops_bytes is not None else self._meeting(sender, frame)
+            channel.let_go = False
+            if rule is not None and rule.rule.treatment == "hold":
+                channel.holder, channel.held_until_s = rule, arrived_s + rule.rule.for_s
+                self._noted("held", rule.rule, number)
+                continue
+            channel.waiting.popleft()
+            if channel.drops_bytes is not None:
+                _drop_content(channel, frame)
+            elif rule is None:
+                self._send(sender.other, frame.data)
+            elif rule.rule.treatment == "drop":
+                self._noted("dropped", rule.rule, number)
+                channel.drops_bytes = -1 if frame.method in WITH_CONTENT else None
+            else:
+                self._answer(rule.rule, frame, [later for later, _ in channel.waiting], now_s=now_s)
+                return
+        if channel.holder is None and channel.drops_bytes is None:
+            self._channels.pop((sender, number), None)
+
+    def _meeting(self, sender: Side, frame: Frame) -> ActiveRule | None:
+        if frame.kind != METHOD:
+            return None
+        return next((rule for rule in self._rules if rule.meets(sender, self._process, frame)), None)
+
+    def _answer(self, rule: MethodRule, frame: Frame, later: Sequence[Frame], *, now_s: float) -> None:
+        """Reply with an error: close the channel, or the connection, towards both sides."""
+        self._noted("answered", rule, frame.channel)
+        ids = frame.method or (0, 0)
+        for side in Side:
+            self._channels.pop((side, frame.channel), None)
+        if rule.code in CONNECTION_ERRORS:
+            self._closing = True
+            self._channels.clear()
+            for side, text in ((Side.CLIENT, rule.text), (Side.BROKER, "closed")):
+                self._method(side, 0, spec.Connection.Close(rule.code, text, *ids))
+            return
+        self._answered[frame.channel] = _Answered()
+        self._method(Side.CLIENT, frame.channel, spec.Channel.Close(rule.code, rule.text, *ids))
+        self._method(Side.BROKER, frame.channel, spec.Channel.Close(200, "closed", 0, 0))
+        for waiting in later:
+            self._at_answered(Side.CLIENT, waiting, now_s=now_s)
+
+    def _at_answered(self, sender: Side, frame: Frame, *, now_s: float) -> None:
+        """Take a frame of a channel that the tap has closed: only what the sides agree to counts."""
+        state = self._answered[frame.channel]
+        if sender is Side.CLIENT and state.client_agreed:
+            state.waiting.append(frame)
+        elif frame.method == CHANNEL_CLOSE_OK:
+            state.client_agreed |= sender is Side.CLIENT
+            state.broker_agreed |= sender is Side.BROKER
+        elif frame.method == CHANNEL_CLOSE:
+            self._method(sender, frame.channel, spec.Channel.CloseOk())
+        if state.client_agreed and state.broker_agreed:
+            del self._answered[frame.channel]
+            for waiting in state.waiting:
+                self._take(Side.CLIENT, waiting, now_s=now_s)
+
+    def _method(self, receiver: Side, channel: int, method: object) -> None:
+        self._send(receiver, MethodFrame(channel, method).marshal())
+
+
+def _drop_content(channel: _Channel, frame: Frame) -> None:
+    """Count a frame of a content that is dropped; the content ends with its last byte."""
+    if frame.kind == CONTENT_HEADER:
+        size = int.from_bytes(frame.payload[4:12])
+        channel.drops_bytes = size or None
+    elif channel.drops_bytes is not None:
+        channel.drops_bytes = (channel.drops_bytes - len(frame.payload)) or None

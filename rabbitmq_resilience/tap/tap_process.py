@@ -1,0 +1,160 @@
+"""Run a tap: ``python -m rabbitmq_resilience.tap.tap_process FOLDER``, with one JSON order a line on standard input.
+
+Each order has an ``id`` and is answered by a line with the same id. The end of the input ends the tap.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import signal
+import ssl
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rabbitmq_resilience.tap.amqp_methods import Side
+from rabbitmq_resilience.tap.copied_bytes import bytes_copy, remark_copy
+from rabbitmq_resilience.tap.forwarding import TapListener
+from rabbitmq_resilience.tap.method_rules import ActiveRule, MethodRule
+
+#: If this is not read by the recorder, the bytes of a connection are no longer copied. They are forwarded all the same.
+COPIES_BYTES_MAX = 256 << 20
+_RECORDED_WITHIN_S = 60.0
+
+
+class PipedCopies:
+    """Copies to the recorder's process. They wait in memory while it is busy."""
+
+    def __init__(self, pipe: asyncio.StreamWriter) -> None:
+        self._pipe = pipe
+        self._not_copied: set[int] = set()
+
+    @property
+    def waiting_bytes(self) -> int:
+        return self._pipe.transport.get_write_buffer_size()
+
+    def sent(self, connection: int, sender: Side, data: bytes) -> None:
+        """Copy bytes, unless too many wait already: then the rest of the connection is not copied, and a remark says
+        so."""
+        if connection in self._not_copied or self._pipe.transport.is_closing():
+            return
+        if self.waiting_bytes > COPIES_BYTES_MAX:
+            self._not_copied.add(connection)
+            self.remark(connection, "not_copied", detail=f"{self.waiting_bytes:,} bytes wait to be read")
+            return
+        self._pipe.write(bytes_copy(connection, sender, data))
+
+    def remark(self, connection: int, what: str, **fields: Any) -> None:
+        if not self._pipe.transport.is_closing():
+            self._pipe.write(remark_copy(connection, what, **fields))
+
+
+class TapProcess:
+    """The listeners of one tap, and the rules that they share."""
+
+    def __init__(self, recorder: asyncio.subprocess.Process) -> None:
+        assert recorder.stdin is not None
+        self._recorder = recorder
+        self._copies = PipedCopies(recorder.stdin)
+        self._numbers = itertools.count()
+        self._rules: list[ActiveRule] = []
+        self._listeners: list[TapListener] = []
+
+    async def obey(self, order: Mapping[str, Any]) -> dict[str, Any]:
+        """Do one order and return the answer's fields. Raise ValueError for an order that is not known."""
+        match order["do"]:
+            case "listen":
+                return {"port": await self._listen(order)}
+            case "add_rule":
+                self._rules.append(ActiveRule(MethodRule.of_fields(order["rule"])))
+                return {"rule": len(self._rules) - 1}
+            case "end_rule":
+                self._rules[order["rule"]].active = False
+                for listener in self._listeners:
+                    listener.advance()
+                return {"count": self._rules[order["rule"]].count}
+            case "state":
+                return self._state()
+            case unknown:
+                raise ValueError(f"a tap knows no order {unknown!r}")
+
+    async def _listen(self, order: Mapping[str, Any]) -> int:
+        client_tls = None
+        if order.get("certificate"):
+            client_tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+            client_tls.load_cert_chain(order["certificate"], order["key"])
+        upstream_tls: dict[str, Any] = {}
+        if order.get("tls_name"):
+            context = ssl.create_default_context(cafile=order.get("ca"))
+            upstream_tls = {"ssl": context, "server_hostname": order["tls_name"]}
+        listener = TapListener(
+            order["process"],
+            order["node"],
+            (order["host"], order["port"]),
+            rules=self._rules,
+            copies=self._copies,
+            next_number=lambda: next(self._numbers),
+            client_tls=client_tls,
+            upstream_tls=upstream_tls,
+        )
+        self._listeners.append(listener)
+        return await listener.listen(order.get("bind", "127.0.0.1"))
+
+    def _state(self) -> dict[str, Any]:
+        return {
+            "counts": [rule.count for rule in self._rules],
+            "connections": {listener.name: len(listener.connections) for listener in self._listeners},
+            "waiting_bytes": self._copies.waiting_bytes,
+            "recording": self._recorder.returncode is None,
+        }
+
+    async def close(self) -> int:
+        """Close all listeners and connections, let the recorder finish, and return its exit status."""
+        for listener in self._listeners:
+            listener.close()
+        pipe = self._recorder.stdin
+        assert pipe is not None
+        pipe.close()
+        try:
+            return await asyncio.wait_for(self._recorder.wait(), _RECORDED_WITHIN_S)
+        except TimeoutError:
+            self._recorder.kill()
+            return await self._recorder.wait()
+
+
+async def main(folder: Path) -> int:
+    """Serve orders until the input ends. Return 0 if all was recorded."""
+    loop = asyncio.get_running_loop()
+    for ignored in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(ignored, lambda: None)  # its owner ends it, by the end of its input
+    orders = asyncio.StreamReader(limit=1 << 20)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
+    recorder = await asyncio.create_subprocess_exec(
+        sys.executable,
+        *("-m", "rabbitmq_resilience.tap.recorder", str(folder)),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.DEVNULL,
+        process_group=0,
+    )
+    tap = TapProcess(recorder)
+    try:
+        while line := await orders.readline():
+            print(json.dumps(await _answer(tap, line)), flush=True)
+    finally:
+        status = await tap.close()
+    return status
+
+
+async def _answer(tap: TapProcess, line: bytes) -> dict[str, Any]:
+    order = json.loads(line)
+    try:
+        return {"id": order["id"], **await tap.obey(order)}
+    except (ValueError, OSError, KeyError, IndexError, TypeError) as error:
+        return {"id": order["id"], "error": f"{type(error).__name__}: {error}"}
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(main(Path(sys.argv[1]))))

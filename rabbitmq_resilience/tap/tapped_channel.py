@@ -1,0 +1,263 @@
+"""Decode what both sides say on one channel into rows and events."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from pika import spec
+
+from rabbitmq_resilience.tap.amqp_methods import Side, name_of
+from rabbitmq_resilience.tap.frame_stream import NotAmqpError
+from rabbitmq_resilience.tap.identity import Hashes
+from rabbitmq_resilience.tap.wire_history import Kind, Mode, Row
+
+_WITH_CONTENT = frozenset({spec.Basic.Publish, spec.Basic.Return, spec.Basic.Deliver, spec.Basic.GetOk})
+
+
+class Outlet(Protocol):
+    """What takes the rows and events of a channel."""
+
+    def row(self, row: Row) -> None: ...
+
+    def say(self, what: str, *, channel: int = 0, fields: Mapping[str, Any] | None = None) -> None: ...
+
+    @property
+    def t_us(self) -> int:
+        """Return the moment of what is decoded now."""
+        ...
+
+
+def word(side: Side) -> str:
+    return "client" if side is Side.CLIENT else "broker"
+
+
+def reason(method: Any) -> dict[str, Any]:
+    """Return why a channel or a connection was closed: the code, its text, and the method that was wrong."""
+    wrong = spec.methods.get((method.class_id << 16) | method.method_id)
+    return {"code": method.reply_code, "text": method.reply_text, "method": name_of(wrong) if wrong else ""}
+
+
+@dataclass
+class _Content:
+    """A message whose header and bodies are on their way."""
+
+    method: Any
+    left_bytes: int = 0
+    size_bytes: int = 0
+    properties: spec.BasicProperties | None = None
+    body: Any = None
+
+
+class TappedChannel:
+    """A channel from its opening to its end. ``session`` is its number among the channels of its connection."""
+
+    def __init__(self, connection: int, number: int, session: int, hashes: Hashes, outlet: Outlet) -> None:
+        self.session = session
+        #: Whether the broker has closed it. The client may publish on until it knows that.
+        self.closed = False
+        self._connection = connection
+        self._number = number
+        self._hashes = hashes
+        self._outlet = outlet
+        self._mode = Mode.PLAIN
+        self._published = 0
+        self._prefetch = 0
+        #: By consumer tag its queue, and whether the broker takes its deliveries as acknowledged.
+        self._consumers: dict[str, tuple[str, bool]] = {}
+        #: The queue that an empty name means.
+        self._last_queue = ""
+        self._asked: deque[Any] = deque()
+        self._content: dict[Side, _Content] = {}
+        self._say("channel_opened", session=session)
+
+    def method(self, sender: Side, method: Any) -> None:
+        """Take a method that one side sent."""
+        if type(method) in _WITH_CONTENT:
+            self._content[sender] = _Content(method)
+        elif self.closed:
+            return
+        elif sender is Side.BROKER and type(method) in _REPLIES:
+            asked = next((known for known in self._asked if type(method) in _REPLIES_TO[type(known)]), None)
+            if asked is not None:
+                self._asked.remove(asked)
+                _DONE.get(type(asked), _ignored)(self, asked, method)
+        elif (sent := _SENT.get((sender, type(method)))) is not None:
+            sent(self, method)
+        elif sender is Side.CLIENT and type(method) in _REPLIES_TO:
+            if getattr(method, "nowait", False):
+                _DONE.get(type(method), _ignored)(self, method, None)
+            else:
+                self._asked.append(method)
+
+    def header(self, sender: Side, payload: bytes) -> None:
+        """Take the header of a message. Raise NotAmqpError if none is due."""
+        content = self._content.get(sender)
+        if content is None or content.properties is not None:
+            raise NotAmqpError(f"a message's header came on channel {self._number} out of its order")
+        content.size_bytes = content.left_bytes = int.from_bytes(payload[4:12])
+        content.properties = spec.BasicProperties()
+        content.properties.decode(payload, 12)
+        content.body = self._hashes.body()
+        self._complete(sender, content, content.properties)
+
+    def body(self, sender: Side, payload: bytes) -> None:
+        """Take a piece of a message's body. Raise NotAmqpError if none is due."""
+        content = self._content.get(sender)
+        if content is None or content.properties is None or len(payload) > content.left_bytes:
+            raise NotAmqpError(f"a message's body came on channel {self._number} out of its order, or is too long")
+        content.body.update(payload)
+        content.left_bytes -= len(payload)
+        self._complete(sender, content, content.properties)
+
+    def _say(self, what: str, **fields: Any) -> None:
+        self._outlet.say(what, channel=self._number, fields=fields)
+
+    def _row(self, kind: Kind, **fields: Any) -> None:
+        row = Row(self._outlet.t_us, self._connection, self.session, kind)
+        self._outlet.row(row._replace(**fields))
+
+    def _complete(self, sender: Side, content: _Content, properties: spec.BasicProperties) -> None:
+        """Record a message once all of its body is there."""
+        if content.left_bytes:
+            return
+        del self._content[sender]
+        digest = content.body.digest()
+        identity, named = self._hashes.identity(properties, digest)
+        fields = {
+            "routing_key": content.method.routing_key or "",
+            "persistent": properties.delivery_mode == spec.PERSISTENT_DELIVERY_MODE,
+            "size_bytes": content.size_bytes,
+            "body": int.from_bytes(digest),
+            "identity": identity,
+            "named": named,
+        }
+        self._row(**fields, **self._fields_of(content.method))
+
+    def _fields_of(self, method: Any) -> dict[str, Any]:
+        """Return the fields of a message's row that depend on the method that carries it."""
+        if isinstance(method, spec.Basic.Publish):
+            self._published += self._mode is Mode.CONFIRMS
+            tag = self._published if self._mode is Mode.CONFIRMS else 0
+            fields = {"kind": Kind.PUBLISHED, "tag": tag, "flag": bool(method.mandatory)}
+            return fields | {"mode": self._mode, "place": method.exchange or ""}
+        if isinstance(method, spec.Basic.Return):
+            return {"kind": Kind.RETURNED, "mode": self._mode, "place": method.exchange or ""}
+        if isinstance(method, spec.Basic.Deliver):
+            kind, (queue, automatic) = Kind.DELIVERED, self._consumers.get(method.consumer_tag, ("", False))
+        else:
+            asked = self._answered(spec.Basic.Get)
+            kind, (queue, automatic) = Kind.GOT, (self._named(asked), bool(asked.no_ack)) if asked else ("", False)
+        mode = Mode.AUTOMATIC if automatic else Mode.PLAIN
+        fields = {"kind": kind, "tag": method.delivery_tag, "flag": bool(method.redelivered)}
+        return fields | {"place": queue, "mode": mode}
+
+    def _answered(self, asked: type) -> Any:
+        """Return the oldest request of a kind, which is answered now; None if there is none."""
+        found = next((known for known in self._asked if isinstance(known, asked)), None)
+        if found is not None:
+            self._asked.remove(found)
+        return found
+
+    def _named(self, method: Any) -> str:
+        """Return the queue that a method names; an empty name is the queue that was declared last."""
+        return str(method.queue or self._last_queue)
+
+    # What a side says without a reply, or before it.
+
+    def _close_sent(self, method: Any) -> None:
+        self._say("channel_closed", by="client", session=self.session, **reason(method))
+
+    def _close_got(self, method: Any) -> None:
+        self.closed = True
+        self._say("channel_closed", by="broker", session=self.session, **reason(method))
+
+    def _selected(self, mode: Mode, what: str) -> None:
+        self._mode = mode
+        self._say(what, session=self.session)
+
+    def _settled(self, kind: Kind, method: Any) -> None:
+        requeue = kind is Kind.REJECTED and bool(getattr(method, "requeue", False))
+        multiple = bool(getattr(method, "multiple", False))
+        self._row(kind, tag=method.delivery_tag, multiple=multiple, flag=requeue, mode=self._mode)
+
+    def _cancelled_by_broker(self, method: Any) -> None:
+        queue, _ = self._consumers.pop(method.consumer_tag, ("", False))
+        self._say("cancelled", by="broker", consumer=method.consumer_tag, queue=queue)
+
+    def _cancelled_by_client(self, method: Any) -> None:
+        queue, _ = self._consumers.get(method.consumer_tag, ("", False))  # more may be on its way
+        self._say("cancelled", by="client", consumer=method.consumer_tag, queue=queue)
+
+    # What the broker has done; ``reply`` is None if the client wanted none.
+
+    def _declared(self, asked: Any, reply: Any) -> None:
+        self._last_queue = asked.queue if reply is None else reply.queue
+        fields = {name: bool(getattr(asked, name)) for name in ("durable", "exclusive", "auto_delete", "passive")}
+        self._say("queue_declared", queue=self._last_queue, **fields)
+
+    def _deleted(self, asked: Any, _: Any) -> None:
+        self._say("queue_deleted", queue=self._named(asked))
+
+    def _purged(self, asked: Any, _: Any) -> None:
+        self._say("queue_purged", queue=self._named(asked))
+
+    def _bound(self, asked: Any, _: Any) -> None:
+        what = "queue_bound" if isinstance(asked, spec.Queue.Bind) else "queue_unbound"
+        self._say(what, queue=self._named(asked), exchange=asked.exchange, routing_key=asked.routing_key)
+
+    def _exchange_declared(self, asked: Any, _: Any) -> None:
+        self._say("exchange_declared", exchange=asked.exchange, type=asked.type, passive=bool(asked.passive))
+
+    def _limited(self, asked: Any, _: Any) -> None:
+        self._prefetch = asked.prefetch_count
+
+    def _consumes(self, asked: Any, reply: Any) -> None:
+        tag = asked.consumer_tag if reply is None else reply.consumer_tag
+        queue, automatic = self._named(asked), bool(asked.no_ack)
+        self._consumers[tag] = (queue, automatic)
+        fields = {"automatic": automatic, "prefetch": self._prefetch, "session": self.session}
+        self._say("consuming", consumer=tag, queue=queue, **fields)
+
+
+def _ignored(channel: TappedChannel, asked: Any, reply: Any) -> None: ...
+
+
+_SENT: Mapping[tuple[Side, type], Callable[[TappedChannel, Any], None]] = {
+    (Side.CLIENT, spec.Channel.Close): TappedChannel._close_sent,
+    (Side.BROKER, spec.Channel.Close): TappedChannel._close_got,
+    # The broker counts what comes after these, also before it has replied.
+    (Side.CLIENT, spec.Confirm.Select): lambda c, _: c._selected(Mode.CONFIRMS, "confirms_selected"),
+    (Side.CLIENT, spec.Tx.Select): lambda c, _: c._selected(Mode.TRANSACTIONS, "transactions_selected"),
+    (Side.CLIENT, spec.Basic.Ack): lambda c, m: c._settled(Kind.ACKED, m),
+    (Side.BROKER, spec.Basic.Ack): lambda c, m: c._settled(Kind.CONFIRMED, m),
+    (Side.CLIENT, spec.Basic.Nack): lambda c, m: c._settled(Kind.REJECTED, m),
+    (Side.BROKER, spec.Basic.Nack): lambda c, m: c._settled(Kind.NACKED, m),
+    (Side.CLIENT, spec.Basic.Reject): lambda c, m: c._settled(Kind.REJECTED, m),
+    (Side.CLIENT, spec.Basic.Cancel): TappedChannel._cancelled_by_client,
+    (Side.BROKER, spec.Basic.Cancel): TappedChannel._cancelled_by_broker,
+}
+
+_DONE: Mapping[type, Callable[[TappedChannel, Any, Any], None]] = {
+    spec.Queue.Declare: TappedChannel._declared,
+    spec.Queue.Delete: TappedChannel._deleted,
+    spec.Queue.Purge: TappedChannel._purged,
+    spec.Queue.Bind: TappedChannel._bound,
+    spec.Queue.Unbind: TappedChannel._bound,
+    spec.Exchange.Declare: TappedChannel._exchange_declared,
+    spec.Basic.Qos: TappedChannel._limited,
+    spec.Basic.Consume: TappedChannel._consumes,
+    spec.Tx.Commit: lambda c, _, __: c._row(Kind.COMMITTED),
+    spec.Tx.Rollback: lambda c, _, __: c._row(Kind.ROLLED_BACK),
+}
+
+_NAMED = {name_of(method): method for method in spec.methods.values()}
+#: By request, the methods that answer it.
+_REPLIES_TO: Mapping[type, frozenset[type]] = {
+    method: frozenset({_NAMED[f"{name}-ok"], *({spec.Basic.GetEmpty} if name == "basic.get" else ())})
+    for name, method in _NAMED.items()
+    if f"{name}-ok" in _NAMED
+}
+_REPLIES = frozenset().union(*_REPLIES_TO.values())
