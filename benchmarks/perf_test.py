@@ -41,10 +41,11 @@ from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
 from rabbitmq_resilience.tools.distributions import find_broker
 from rabbitmq_resilience.tools.waiting import wait_until
+from rabbitmq_resilience.workload.client_addresses import addresses
 from rabbitmq_resilience.workload.load import Address
 from rabbitmq_resilience.workload.perf_test_options import options
 from rabbitmq_resilience.workload.queues import declare, depths, queue_names
-from rabbitmq_resilience.workload.running_workload import RunningWorkload, addresses, start
+from rabbitmq_resilience.workload.running_workload import RunningWorkload, start
 from rabbitmq_resilience.workload.spread import Spread
 from rabbitmq_resilience.workload.workload_model import Workload
 

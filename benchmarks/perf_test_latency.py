@@ -47,11 +47,12 @@ from rabbitmq_resilience.history.history import (
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
 from rabbitmq_resilience.tools.distributions import find_broker
+from rabbitmq_resilience.workload.client_addresses import addresses
 from rabbitmq_resilience.workload.drain import Depth
 from rabbitmq_resilience.workload.load import Address
 from rabbitmq_resilience.workload.perf_test_options import Window, read
 from rabbitmq_resilience.workload.queues import declare, depths, queue_names
-from rabbitmq_resilience.workload.running_workload import addresses, start
+from rabbitmq_resilience.workload.running_workload import start
 from rabbitmq_resilience.workload.workload_model import Workload
 
 OURS, PERF_TEST = "ours", "PerfTest"

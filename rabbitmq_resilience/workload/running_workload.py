@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from rabbitmq_resilience.history.dead_letter_routes import DeadLetterRoutes
+from rabbitmq_resilience.history.event_log import read_events
+from rabbitmq_resilience.history.events import WorkerEvent
 from rabbitmq_resilience.history.history import now_us
 from rabbitmq_resilience.history.routes import Routes
 from rabbitmq_resilience.model.access import Access
-from rabbitmq_resilience.model.links import ANY_CLIENT
-from rabbitmq_resilience.sut.protocol import Cluster
 from rabbitmq_resilience.tools.closing import Closing
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 from rabbitmq_resilience.workload.busy import BusySince
@@ -21,7 +21,7 @@ from rabbitmq_resilience.workload.counters import Count, Counters
 from rabbitmq_resilience.workload.drain import Depths, DrainResult, Tally, drain
 from rabbitmq_resilience.workload.exchanges import rebindings
 from rabbitmq_resilience.workload.idle import connected_now
-from rabbitmq_resilience.workload.load import ROLES, Address, Load, Served, grouped, worker_name
+from rabbitmq_resilience.workload.load import ROLES, Address, Load, Served, grouped
 from rabbitmq_resilience.workload.matching import DEFAULT_EXCHANGE
 from rabbitmq_resilience.workload.routing import PublishArguments
 from rabbitmq_resilience.workload.services import Service
@@ -73,12 +73,30 @@ class RunningWorkload(Closing):
         self.also_check: Callable[[], None] = lambda: None
 
     @property
+    def vhost(self) -> str:
+        return self.load.vhost
+
+    @property
+    def early_consumers(self) -> frozenset[int]:
+        """Return the indexes of the consumers that connect before the drain."""
+        return frozenset(self.load.early_consumers)
+
+    @property
+    def idle_connections(self) -> int:
+        return self.load.idle_connections
+
+    @property
     def workers(self) -> list[Worker]:
         return self.publishers + self.consumers + self.background
 
     def worker(self, name: str) -> Worker:
         """Return the process of the client with that name, such as ``publisher-0``. Raise KeyError if there is none."""
         return {client: worker for worker in self.workers for client in worker.clients}[name]
+
+    def client_events(self, name: str) -> list[WorkerEvent]:
+        """Return the events that the client has recorded so far."""
+        events = read_events(self.worker(name).events_file)
+        return [event for event in events if isinstance(event, WorkerEvent) and event.worker == name]
 
     def progress(self) -> Progress:
         publishers = range(self.load.publishers)
@@ -246,25 +264,6 @@ def _end(workers: Sequence[Worker]) -> None:
     with ExitStack() as each:
         for worker in workers:
             each.callback(worker.end)
-
-
-def addresses(cluster: Cluster, *, client: str | None = None) -> tuple[Address, ...]:
-    """Return the addresses for clients, in the topology's order: its balancers, or without any the nodes for clients.
-
-    They are on the links of ``client``, or with None on the links that clients share. Balancers have no zone.
-    """
-    topology, of_client = cluster.topology, client or ANY_CLIENT
-    places = [(name, "") for name in topology.balancer_names] or [
-        (node, zone) for node, zone in topology.nodes if node in topology.client_nodes
-    ]
-    endpoints = {name: cluster.amqp_endpoint(name, client=of_client) for name, _ in places}
-    return tuple(Address(name, at.host, at.port, zone, at.tls_name) for name, zone in places if (at := endpoints[name]))
-
-
-def proxied_addresses(cluster: Cluster) -> dict[str, tuple[Address, ...]]:
-    """Return {worker: its addresses} for the workers whose links have proxies."""
-    clients = {link.client for link in cluster.links.proxied} - {None}
-    return {worker_name(client): addresses(cluster, client=client) for client in clients if client is not None}
 
 
 def start(

@@ -14,7 +14,7 @@ from rabbitmq_resilience.sut.broker.server_properties import server_properties
 from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
 from rabbitmq_resilience.sut.running import RunningCluster
 from rabbitmq_resilience.tools.waiting import wait_until
-from rabbitmq_resilience.workload.running_workload import addresses
+from rabbitmq_resilience.workload.client_addresses import addresses
 from tests.drivers import DRIVEN, formed_by
 from tests.whole import await_whole
 

@@ -14,7 +14,7 @@ from rabbitmq_resilience.model.network_settings import Delay
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.runner.round_trip_watch import BEFORE, prove_network, round_trips_watched
 from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
-from rabbitmq_resilience.workload.running_workload import addresses
+from rabbitmq_resilience.workload.client_addresses import addresses
 from tests.whole import await_whole
 
 pytestmark = pytest.mark.plays

@@ -13,9 +13,10 @@ from rabbitmq_resilience.history.events import WorkerEvent
 from rabbitmq_resilience.history.history import DELIVERIES, PUBLISHES, Outcome, StreamReader
 from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
 from rabbitmq_resilience.tools.waiting import wait_until
+from rabbitmq_resilience.workload.client_addresses import addresses
 from rabbitmq_resilience.workload.drain import DrainResult
 from rabbitmq_resilience.workload.queues import declare, depths
-from rabbitmq_resilience.workload.running_workload import RunningWorkload, addresses, start
+from rabbitmq_resilience.workload.running_workload import RunningWorkload, start
 from rabbitmq_resilience.workload.workload_model import Workload
 
 _numbers = itertools.count(1)

@@ -14,11 +14,12 @@ import pytest
 from rabbitmq_resilience.history.history import Outcome
 from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
 from rabbitmq_resilience.tools.waiting import wait_until
+from rabbitmq_resilience.workload.client_addresses import addresses
 from rabbitmq_resilience.workload.dead_lettering import Rejected
 from rabbitmq_resilience.workload.drain import Depth
 from rabbitmq_resilience.workload.exchanges import establish
 from rabbitmq_resilience.workload.queues import declare, depths, own_arguments
-from rabbitmq_resilience.workload.running_workload import RunningWorkload, addresses, start
+from rabbitmq_resilience.workload.running_workload import RunningWorkload, start
 from rabbitmq_resilience.workload.workload_model import Workload
 from tests.workloads.running import deliveries, messages, publishes
 

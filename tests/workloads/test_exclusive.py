@@ -12,9 +12,10 @@ from rabbitmq_resilience.model import topology_catalogue
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
 from rabbitmq_resilience.tools.waiting import wait_until
+from rabbitmq_resilience.workload.client_addresses import addresses
 from rabbitmq_resilience.workload.exchanges import await_bound, establish, rebindings
 from rabbitmq_resilience.workload.queues import declare, declared_by_consumers, depths
-from rabbitmq_resilience.workload.running_workload import addresses, start
+from rabbitmq_resilience.workload.running_workload import start
 from rabbitmq_resilience.workload.workload_model import Workload
 from tests.faults.written_steps import refused
 from tests.messages import Messages

@@ -15,6 +15,7 @@ from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
 from rabbitmq_resilience.tools.waiting import wait_until
 from rabbitmq_resilience.workload import running_workload as workloads
+from rabbitmq_resilience.workload.client_addresses import addresses
 from rabbitmq_resilience.workload.exchanges import RoutingNotProven, declare_routing, establish, prove
 from rabbitmq_resilience.workload.queues import declare, depths
 from rabbitmq_resilience.workload.routing import HASH_PLUGIN
@@ -110,7 +111,7 @@ def test_two_services_get_the_same_messages_each_at_its_pace(routing_cluster: Lo
         routes = establish(routing_cluster, workload, vhost="services")
         with workloads.start(
             workload,
-            addresses=workloads.addresses(routing_cluster),
+            addresses=addresses(routing_cluster),
             queues=workload.queue_names,
             routes=routes,
             vhost="services",

@@ -18,8 +18,9 @@ from rabbitmq_resilience.history.event_log import read_events
 from rabbitmq_resilience.history.history import Outcome, now_us
 from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
 from rabbitmq_resilience.tools.waiting import wait_until
+from rabbitmq_resilience.workload.client_addresses import addresses
 from rabbitmq_resilience.workload.queues import declare, depths
-from rabbitmq_resilience.workload.running_workload import addresses, start
+from rabbitmq_resilience.workload.running_workload import start
 from rabbitmq_resilience.workload.worker import WorkloadError
 from rabbitmq_resilience.workload.workload_model import Workload
 from tests.whole import await_whole

@@ -10,10 +10,10 @@ from pathlib import Path
 from rabbitmq_resilience.extensions.setup.perf_test import find_perf_test
 from rabbitmq_resilience.scenario.model import Scenario
 from rabbitmq_resilience.sut.protocol import Cluster
+from rabbitmq_resilience.workload.client_addresses import addresses
 from rabbitmq_resilience.workload.exchanges import establish
 from rabbitmq_resilience.workload.perf_test_options import PerfTestFailed, Window, options, problems, read
 from rabbitmq_resilience.workload.queues import declare
-from rabbitmq_resilience.workload.running_workload import addresses
 
 #: PerfTest reports windows of this length. The first one does not count: Java warms up during it.
 WINDOW_S = 3
