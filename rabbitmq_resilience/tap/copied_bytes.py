@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
+import select
 import struct
 from collections.abc import Iterator
 from enum import IntEnum
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 from rabbitmq_resilience.history.history import now_us
 from rabbitmq_resilience.tap.amqp_methods import Side
 
 #: Connection, what it is, moment, length.
 _HEAD = struct.Struct("<IBqI")
+_READ_BYTES = 1 << 20
 
 
 class Copied(IntEnum):
@@ -48,11 +51,24 @@ def remark_copy(connection: int, what: str, **fields: Any) -> bytes:
     return _HEAD.pack(connection, Copied.REMARK, now_us(), len(text)) + text
 
 
-def read_copies(stream: BinaryIO) -> Iterator[Copy]:
-    """Yield each copy until the stream ends. A last one that is cut short is left out."""
-    while len(head := stream.read(_HEAD.size)) == _HEAD.size:
-        connection, what, t_us, length = _HEAD.unpack(head)
-        data = stream.read(length)
-        if len(data) < length:
+def read_copies(source: int, *, idle_s: float) -> Iterator[Copy | None]:
+    """Yield each copy from a file descriptor until it ends, and None whenever nothing has come for ``idle_s``. A last
+    copy that is cut short is left out."""
+    kept = bytearray()
+    while True:
+        if not select.select([source], [], [], idle_s)[0]:
+            yield None
+            continue
+        piece = os.read(source, _READ_BYTES)
+        if not piece:
             return
-        yield Copy(connection, Copied(what), t_us, data)
+        kept += piece
+        at = 0
+        while len(kept) - at >= _HEAD.size:
+            connection, what, t_us, length = _HEAD.unpack_from(kept, at)
+            end = at + _HEAD.size + length
+            if len(kept) < end:
+                break
+            yield Copy(connection, Copied(what), t_us, bytes(kept[at + _HEAD.size : end]))
+            at = end
+        del kept[:at]

@@ -19,8 +19,8 @@ from rabbitmq_resilience.tap.copied_bytes import Copied, Copy, read_copies
 from rabbitmq_resilience.tap.identity import Hashes
 from rabbitmq_resilience.tap.wire_history import EVENTS_FILE, WireWriter
 
-#: Rows are written at least this often while anything comes.
-_FLUSH_EVERY_US = 250_000
+#: Rows are written this long after they were made, or a little later.
+_FLUSH_EVERY_S = 0.25
 
 
 class Recorder:
@@ -39,9 +39,13 @@ class Recorder:
             self._remark(copy.connection, copy.t_us, copy.remark)
         elif copy.connection in self._open:
             self._open[copy.connection].feed(Side(int(copy.what)), copy.data, t_us=copy.t_us)
-        if copy.t_us - self._flushed_us > _FLUSH_EVERY_US:
-            self._rows.flush()
+        if copy.t_us - self._flushed_us > _FLUSH_EVERY_S * 1e6:
+            self.flush()
             self._flushed_us = copy.t_us
+
+    def flush(self) -> None:
+        """Write all rows so far."""
+        self._rows.flush()
 
     def close(self) -> None:
         self._rows.close()
@@ -70,8 +74,11 @@ def main(folder: Path) -> None:
         signal.signal(ignored, signal.SIG_IGN)  # the end of the input ends it, so that the record is whole
     recorder = Recorder(folder)
     try:
-        for copy in read_copies(sys.stdin.buffer):
-            recorder.take(copy)
+        for copy in read_copies(sys.stdin.fileno(), idle_s=_FLUSH_EVERY_S):
+            if copy is None:
+                recorder.flush()
+            else:
+                recorder.take(copy)
     finally:
         recorder.close()
 
