@@ -6,41 +6,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
+from rabbitmq_resilience.history.application_events import ApplicationEvent, ApplicationUseEvent, WireEvent
 from rabbitmq_resilience.history.effect import Effect as Effect  # noqa: PLC0414 - where it was before
+from rabbitmq_resilience.history.event_base import Event, EventError
 from rabbitmq_resilience.history.variation import Variation
 
 #: How the note begins that a run leaves if it was broken off.
 ENDED_EARLY = "the run ended early"
-
-
-class EventError(ValueError):
-    """A line is no event that can be understood; the text says what the line lacks."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Event:
-    """An event at ``t_us``. An event of an unknown kind has only this base class."""
-
-    kind: ClassVar[str] = ""
-
-    t_us: int
-
-    @classmethod
-    def of_fields(cls, row: Mapping[str, Any]) -> Self:
-        """Build the event from the fields of its line. Raise EventError if a required field is missing."""
-        mine = {f.name: f for f in fields(cls)}
-        missing = [n for n, f in mine.items() if n not in row and (f.default, f.default_factory) == (MISSING, MISSING)]
-        if missing:
-            raise EventError(f"an event of the kind {cls.kind or row.get('kind')!r} has no {', '.join(missing)}")
-        return cls(**{name: row[name] for name in mine if name in row})
-
-    def as_fields(self) -> dict[str, Any]:
-        """Return the fields of the event's line."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {"t_us": values.pop("t_us"), "kind": self.kind, **values}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -330,19 +305,6 @@ class FlowStatesEvent(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WireEvent(Event):
-    """What a tap saw of a ``connection`` besides messages, such as opened, client, tuned, connected, channel_closed,
-    consuming, cancelled, blocked, silent, unreadable, lost or closed. ``channel`` is 0 for the connection itself."""
-
-    kind: ClassVar[str] = "wire"
-
-    connection: int
-    what: str
-    channel: int = 0
-    fields: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, kw_only=True)
 class NoteEvent(Event):
     """Any other remark."""
 
@@ -350,6 +312,8 @@ class NoteEvent(Event):
 
     detail: str = ""
 
+
+__all__ = ["ApplicationEvent", "ApplicationUseEvent", "Event", "EventError", "WireEvent"]
 
 KINDS: Mapping[str, type[Event]] = {kind.kind: kind for kind in Event.__subclasses__()}
 

@@ -1,0 +1,56 @@
+"""Define the events of the user's own application, and of the tap that it connects through."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from rabbitmq_resilience.history.event_base import Event
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApplicationEvent(Event):
+    """An event of a process of the user's application: started, ended (by itself, with its exit ``status`` and the last
+    lines of its output as ``detail``), stopped (as it was asked to), killed (on purpose), or hung (killed as it did not
+    end when it was asked to). ``life``: the number of the process, from 0."""
+
+    kind: ClassVar[str] = "application"
+
+    process: str
+    event: str
+    life: int = 0
+    pid: int | None = None
+    status: int | None = None
+    detail: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApplicationUseEvent(Event):
+    """How the application used its brokers, as the tap saw it. ``processes``: by process its numbers of messages
+    ``published`` (``plain``: without confirms or transactions; ``optional``: not mandatory), ``delivered``
+    (``automatic``: acknowledged as they were sent; ``unlimited``: without a limit of prefetch), ``acknowledged``,
+    ``returned`` to their queue with the channel that they came on, and ``unsettled`` at the end; ``unsettled_in``: of
+    these the number by queue. ``plain_lost``: messages without confirms that did not arrive, by process. ``skipped``:
+    queues whose messages may be gone by design, each with the reason. ``foreign``: deliveries of messages that no
+    process published."""
+
+    kind: ClassVar[str] = "application_use"
+
+    processes: Mapping[str, Mapping[str, Any]]
+    plain_lost: Mapping[str, int] = field(default_factory=dict)
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    foreign: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class WireEvent(Event):
+    """What a tap saw of a ``connection`` besides messages, such as opened, client, tuned, connected, channel_closed,
+    consuming, cancelled, blocked, silent, unreadable, lost or closed. ``channel`` is 0 for the connection itself."""
+
+    kind: ClassVar[str] = "wire"
+
+    connection: int
+    what: str
+    channel: int = 0
+    fields: Mapping[str, Any] = field(default_factory=dict)
