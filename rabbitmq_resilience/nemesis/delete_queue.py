@@ -67,7 +67,7 @@ class DeleteInjection:
 
     @property
     def _vhost(self) -> str:
-        return self.context.load.load.vhost
+        return self.context.load.vhost
 
     def _definitions(self) -> Mapping[str, Mapping[str, Any]]:
         """Return the queues that the node knows, as they were declared."""

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, Literal
 
-from rabbitmq_resilience.history.event_log import read_events
 from rabbitmq_resilience.history.events import Effect, WorkerEvent
 from rabbitmq_resilience.history.history import now_us
 from rabbitmq_resilience.model.links import Link, is_balancer
@@ -127,6 +126,4 @@ class DisconnectInjection:
         return any(event.event in ended and event.t_us >= self._begun_us for event in self._events(client))
 
     def _events(self, client: str) -> list[WorkerEvent]:
-        name = worker_name(client)
-        events = read_events(self.context.load.worker(name).events_file)
-        return [event for event in events if isinstance(event, WorkerEvent) and event.worker == name]
+        return self.context.load.client_events(worker_name(client))

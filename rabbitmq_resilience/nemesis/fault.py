@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from rabbitmq_resilience.history.events import Effect
+from rabbitmq_resilience.history.events import Effect, WorkerEvent
 from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.model.links import Link, is_balancer
 from rabbitmq_resilience.nemesis.at_work import NETWORK, AtWork
@@ -17,7 +17,8 @@ from rabbitmq_resilience.nemesis.targets import TargetError
 from rabbitmq_resilience.sut.observer import Observer
 from rabbitmq_resilience.sut.protocol import Cluster
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
-from rabbitmq_resilience.workload.running_workload import RunningWorkload
+from rabbitmq_resilience.workload.drain import Depths, DrainResult
+from rabbitmq_resilience.workload.running_workload import Progress
 
 
 @dataclass(frozen=True)
@@ -87,13 +88,74 @@ class CutCount:
             act([link for link in links if not self._counts[link]])
 
 
+class ClientProcess(Protocol):
+    """The process of a client that a fault may kill; after ``start`` the next process takes its place."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def pid(self) -> int | None: ...
+
+    @property
+    def ended(self) -> bool: ...
+
+    def kill(self) -> None: ...
+
+    def start(self) -> None: ...
+
+
+class PlayedLoad(Protocol):
+    """What the runner and faults ask of a load, of any kind. Lists have one entry for each client, in their order."""
+
+    #: A further check for each ``check``; it raises an error that must end the run.
+    also_check: Callable[[], None]
+
+    @property
+    def vhost(self) -> str: ...
+
+    @property
+    def early_consumers(self) -> Collection[int]:
+        """Return the indexes of the consumers that connect before the drain."""
+        ...
+
+    @property
+    def idle_connections(self) -> int: ...
+
+    def idle_missing(self) -> int: ...
+
+    def worker(self, name: str) -> ClientProcess: ...
+
+    def client_events(self, name: str) -> list[WorkerEvent]:
+        """Return what happened to the connections of a client so far: connected, connection_lost, stopped, killed."""
+        ...
+
+    def progress(self) -> Progress: ...
+
+    def confirmed_by_publisher(self) -> list[int]: ...
+
+    def received_by_consumer(self) -> list[int]: ...
+
+    def queues_of_consumer(self, index: int) -> list[str]: ...
+
+    def check(self) -> None: ...
+
+    def begin_variation(self) -> int: ...
+
+    def stop_publishers(self, *, timeout_s: float) -> bool: ...
+
+    def drain(self, depths: Depths, *, idle_s: float, timeout_s: float) -> DrainResult: ...
+
+    def stop(self) -> None: ...
+
+
 @dataclass(frozen=True)
 class FaultContext:
     """The cluster, the observer and the workload that a fault may act on and look at."""
 
     cluster: Cluster
     observer: Observer
-    load: RunningWorkload
+    load: PlayedLoad
     cuts: CutCount = field(default_factory=CutCount)
     refusals: CutCount = field(default_factory=CutCount)
     #: The limits in bytes of each node and resource, from before any fault changed them.
@@ -106,7 +168,7 @@ class FaultContext:
     opened: ExitStack = field(default_factory=ExitStack)
 
     @classmethod
-    def of(cls, cluster: Cluster, observer: Observer, load: RunningWorkload) -> FaultContext:
+    def of(cls, cluster: Cluster, observer: Observer, load: PlayedLoad) -> FaultContext:
         """Return a context whose proofs know how slow the topology's network makes each link."""
         context = cls(cluster, observer, load)
         for link in cluster.links.proxied:

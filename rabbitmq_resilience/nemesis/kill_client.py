@@ -8,13 +8,13 @@ from typing import ClassVar, Literal
 
 from rabbitmq_resilience.history.events import Effect
 from rabbitmq_resilience.model.topology import Topology
-from rabbitmq_resilience.nemesis.fault import FaultContext, Proof, left_over
+from rabbitmq_resilience.nemesis.fault import ClientProcess, FaultContext, Proof, left_over
 from rabbitmq_resilience.nemesis.footprint import Footprint
 from rabbitmq_resilience.nemesis.processes import BACK_WITHIN_S
 from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
 from rabbitmq_resilience.nemesis.targets import Resolver, TargetError, check_client
 from rabbitmq_resilience.workload.load import worker_name
-from rabbitmq_resilience.workload.worker import Worker, WorkloadError
+from rabbitmq_resilience.workload.worker import WorkloadError
 from rabbitmq_resilience.workload.workload_model import Workload
 
 
@@ -43,7 +43,7 @@ class KillClient(ScheduledFault):
 
 @dataclass
 class KillClientInjection:
-    worker: Worker
+    worker: ClientProcess
     _pid: int | None = field(default=None, init=False)
 
     @property

@@ -35,7 +35,7 @@ class PurgeInjection:
     effect: ClassVar[Effect] = Effect()
 
     def inject(self) -> None:
-        cluster, vhost = self.context.cluster, self.context.load.load.vhost
+        cluster, vhost = self.context.cluster, self.context.load.vhost
         self._dropped = purge_queue(
             cluster.access, cluster.amqp_endpoint(self.node), vhost=vhost, queue=self.queue, timeout_s=PURGED_WITHIN_S
         )

@@ -109,4 +109,4 @@ class PolicyInjection:
 
     @property
     def _vhost(self) -> str:
-        return self.context.load.load.vhost
+        return self.context.load.vhost

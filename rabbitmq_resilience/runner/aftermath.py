@@ -38,7 +38,7 @@ def await_recovery(
     observer, load = context.observer, context.load
     confirmed_before = load.confirmed_by_publisher()
     arrivals = _Arrivals(load.received_by_consumer())
-    early = frozenset(load.load.early_consumers)
+    early = frozenset(load.early_consumers)
     declared = [QueueFacts(name, place["type"], frozenset(place["members"])) for name, place in queues.items()]
 
     def lacking() -> str:
@@ -72,7 +72,7 @@ def await_recovery(
         observer.fresh_queues(timeout_s=timeout_s)
     except WaitTimeout:
         return "no node lists the queues"
-    more_s = load.load.idle_connections / IDLE_CONNECT_PER_S_MIN
+    more_s = load.idle_connections / IDLE_CONNECT_PER_S_MIN
     return _waited(lacking, ends_s=ends_s) or (_waited(idle_too, ends_s=ends_s + more_s) if more_s else "")
 
 

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-from rabbitmq_resilience.nemesis.fault import FaultContext
 from rabbitmq_resilience.sut.broker.management import ApiError, ApiUnreachable
 from rabbitmq_resilience.sut.protocol import Cluster
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 from rabbitmq_resilience.workload.exchanges import await_bound
+from rabbitmq_resilience.workload.running_workload import RunningWorkload
 from rabbitmq_resilience.workload.worker import LoadNotBegunError
 from rabbitmq_resilience.workload.workload_model import Workload
 
 LOAD_FLOWS_WITHIN_S = 90.0
 
 
-def await_flow(context: FaultContext, workload: Workload, *, connected_within_s: float) -> None:
+def await_flow(load: RunningWorkload, cluster: Cluster, workload: Workload, *, connected_within_s: float) -> None:
     """Wait until every client is connected and messages arrive, so that the steady phase is steady.
 
     Raise LoadNotBegunError if that does not happen in time.
     """
-    load = context.load
     load.await_connected(timeout_s=connected_within_s)
-    await_bound(context.cluster, workload, vhost=load.load.vhost)
+    await_bound(cluster, workload, vhost=load.vhost)
     load.publish()
-    consumed = len(load.load.early_consumers) > 0
+    consumed = len(load.early_consumers) > 0
     try:
         wait_until(
             lambda: load.progress().confirmed > 0 and (load.progress().received > 0 or not consumed),
@@ -33,7 +32,7 @@ def await_flow(context: FaultContext, workload: Workload, *, connected_within_s:
         seen = load.progress()
         raise LoadNotBegunError(
             f"of {seen.published:,} messages {seen.confirmed:,} were confirmed and {seen.received:,} received "
-            f"{LOAD_FLOWS_WITHIN_S:g} s after all clients had connected{_alarm_text(context.cluster)}"
+            f"{LOAD_FLOWS_WITHIN_S:g} s after all clients had connected{_alarm_text(cluster)}"
         ) from error
 
 

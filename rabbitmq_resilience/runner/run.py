@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TextIO
+from typing import ClassVar, Protocol, TextIO
 
 from rabbitmq_resilience.checkers.availability import Availability
 from rabbitmq_resilience.history.event_log import EventLog
 from rabbitmq_resilience.history.events import ENDED_EARLY, PhaseEvent
-from rabbitmq_resilience.history.history import now_us
 from rabbitmq_resilience.history.manifest import seal
-from rabbitmq_resilience.history.routes import Routes
 from rabbitmq_resilience.history.run_directory import RunDirectory
 from rabbitmq_resilience.model.links import Link
 from rabbitmq_resilience.model.node_options import NodeOptions
 from rabbitmq_resilience.model.settings import detector_poll_s
 from rabbitmq_resilience.model.topology import Topology
-from rabbitmq_resilience.nemesis.fault import FaultContext
+from rabbitmq_resilience.nemesis.fault import FaultContext, PlayedLoad
 from rabbitmq_resilience.nemesis.nemesis import Nemesis
 from rabbitmq_resilience.report.index import write_index
 from rabbitmq_resilience.runner.aftermath import await_acknowledged, await_recovery, depths
-from rabbitmq_resilience.runner.beginning import LOAD_FLOWS_WITHIN_S, await_flow
 from rabbitmq_resilience.runner.cpu_watch import cpu_watched
 from rabbitmq_resilience.runner.judging import Result, judge_run
+from rabbitmq_resilience.runner.load_kinds import KINDS, LoadKind, LoadPlace
 from rabbitmq_resilience.runner.measuring import measured, stored_looked_at
 from rabbitmq_resilience.runner.round_trip_watch import round_trips_watched
 from rabbitmq_resilience.runner.status_line import StatusLine, status_line
@@ -39,13 +37,8 @@ from rabbitmq_resilience.sut.observer import Observer
 from rabbitmq_resilience.sut.protocol import Cluster, Scraping
 from rabbitmq_resilience.tools.distributions import find_prometheus
 from rabbitmq_resilience.tools.waiting import interrupted_by, wait_until
-from rabbitmq_resilience.workload import running_workload as workloads
 from rabbitmq_resilience.workload.declarations import declaring, read_metadata
-from rabbitmq_resilience.workload.exchanges import establish
-from rabbitmq_resilience.workload.queues import QueuePlace, declare, declared_by_consumers
-from rabbitmq_resilience.workload.running_workload import RunningWorkload
 from rabbitmq_resilience.workload.worker import LoadNotBegunError
-from rabbitmq_resilience.workload.workload_model import Workload
 
 #: A consumer subscribes to its queues one after another.
 SUBSCRIBED_WITHIN_S = 0.03
@@ -149,10 +142,10 @@ def _play(stage: _Stage, proxied: frozenset[Link]) -> None:
         vhost = cluster.vhost_of(stage.run.name)
         _record_cluster(cluster, events)
         with _logs_kept(cluster, stage.run.logs), _vhost(cluster, vhost):
+            place = LoadPlace(cluster, vhost, stage.run.history, stage.run.logs, events)
+            kind = KINDS[scenario.workload.kind](scenario, place)
             with interrupted_by(cluster.check):
-                queues = declare(cluster, scenario.workload, vhost=vhost, record=events.record)
-                routes = establish(cluster, scenario.workload, vhost=vhost, record=events.record)
-            events.record("queues", queues=queues, **_queue_fields(scenario.workload, list(queues), routes))
+                kind.prepare()
             with (
                 cpu_watched(events.record, cluster.pids, stored_looked_at(scenario, cluster)),
                 round_trips_watched(cluster, events.record),
@@ -164,48 +157,30 @@ def _play(stage: _Stage, proxied: frozenset[Link]) -> None:
                 if scenario.workload.idle_connections:
                     time.sleep(NUMBERS_SETTLE_S)  # to compare memory with and without them
                 with (
-                    workloads.start(
-                        scenario.workload,
-                        addresses=workloads.addresses(cluster),
-                        proxied_addresses=workloads.proxied_addresses(cluster),
-                        queues=list(queues),
-                        routes=routes,
-                        declared_with=declared_by_consumers(scenario.workload, cluster.topology),
-                        vhost=vhost,
-                        run=now_us(),
-                        seed=scenario.seed,
-                        folder=stage.run.history,
-                        alone=_killed_clients(scenario),
-                        nodes=cluster.topology.node_names,
-                        access=cluster.access,
-                    ) as load,
+                    kind.start(alone=_killed_clients(scenario)) as load,
                     live.watching(observer, load),
                     interrupted_by(cluster.check),
                 ):
                     load.also_check = cluster.check
-                    _phases(stage, FaultContext.of(cluster, observer, load), queues, live, scraping)
+                    _phases(stage, kind, FaultContext.of(cluster, observer, load), live, scraping)
 
 
-def _phases(
-    stage: _Stage, context: FaultContext, queues: Mapping[str, QueuePlace], live: StatusLine, scraping: Scraping | None
-) -> None:
+def _phases(stage: _Stage, kind: LoadKind, context: FaultContext, live: StatusLine, scraping: Scraping | None) -> None:
     scenario, events, observer, load = stage.scenario, stage.events, context.observer, context.load
 
     def phase(name: str) -> None:
         events.record("phase", phase=name)
         live.phase(name)
 
-    connected_within_s = LOAD_FLOWS_WITHIN_S + SUBSCRIBED_WITHIN_S * scenario.workload.queues
-    spread_s = scenario.workload.start_spread_s
-    await_flow(context, scenario.workload, connected_within_s=spread_s + connected_within_s)
+    queues = kind.await_flow(context)
     if scraping is not None:
         scraping.await_scraping(nodes=len(scenario.topology.nodes))
-    with declaring(context.cluster, scenario.workload, vhost=load.load.vhost, record=events.record):
+    with declaring(context.cluster, scenario.workload, vhost=load.vhost, record=events.record):
         phase("steady")
         _spend(load, seconds_s=scenario.phases.steady_s)
         phase("chaos")
         varied_s = time.monotonic() + scenario.workload.variation_s
-        events.record("load", **_load_event(scenario.workload, load.begin_variation()))
+        events.record("load", **kind.load_event(load.begin_variation()))
         nemesis = Nemesis(scenario.schedule, context, live.recording(events.record), scenario.seed, scenario.chaos_s)
         remade_before = len(context.cluster.links.remade)
         nemesis.play(load.check)
@@ -228,39 +203,13 @@ def _phases(
         await_acknowledged(observer, timeout_s=scenario.phases.drain_s)
         _spend(load, seconds_s=max(NUMBERS_SETTLE_S, interval_s + 1.0))
     if scenario.workload.declare_every_s is not None:
-        known = read_metadata(context.cluster, load.load.vhost, timeout_s=METADATA_AGREES_WITHIN_S)
+        known = read_metadata(context.cluster, load.vhost, timeout_s=METADATA_AGREES_WITHIN_S)
         events.record("metadata", nodes=known)
     load.stop()
     phase("end")
 
 
-def _queue_fields(workload: Workload, queues: Sequence[str], routes: Routes) -> dict[str, Any]:
-    """Return the fields of the event "queues" that only some loads have."""
-    fields: dict[str, Any] = {}
-    if workload.drained_queues:
-        fields["read_at_drain"] = workload.drained_queues
-    if routes.shards:
-        fields["shards"] = [[queues[queue] for queue in group] for group in routes.shards]
-    if workload.dead_letters is not None:
-        stated = workload.dead_letters.model_dump(include={"strategy", "reject_one_in"})
-        limited = workload.dead_letters.limited(workload.limits)
-        consumers = {"held_s": workload.held_s, "acks": workload.acks}
-        fields["dead_letters"] = {"queues": workload.dead_letter_queues, **stated, "limited": limited, **consumers}
-        if (delivery_limit := workload.arguments.get("x-delivery-limit")) is not None:
-            fields["dead_letters"]["delivery_limit"] = delivery_limit
-    return fields
-
-
-def _load_event(workload: Workload, begins_us: int) -> dict[str, Any]:
-    varying = {"rate_per_s", "variable_rate", "processing_ms", "variable_processing"}
-    fields = varying | {"publishers", "priorities", "reconnect", "confirm_timeout_s"}
-    limit = workload.in_flight if workload.confirms == "awaited" else None
-    stated = workload.model_dump(mode="json", include=fields)
-    services = [service.model_dump(mode="json") for service in workload.services]
-    return {"begins_us": begins_us, "in_flight": limit, **stated, **({"services": services} if services else {})}
-
-
-def _spend(load: RunningWorkload, *, seconds_s: float) -> None:
+def _spend(load: PlayedLoad, *, seconds_s: float) -> None:
     """Let the load run for that time. Raise WorkloadError at once if a worker failed."""
     ends = time.monotonic() + seconds_s
 
