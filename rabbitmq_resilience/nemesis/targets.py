@@ -11,6 +11,7 @@
 ``all``                 every node
 ``rest``                as a side: the nodes that no other side names
 ``publisher:0``         that publisher, ``consumer:0`` that consumer; only at the ends of links
+``application:web-0``   that process of the application; only at the ends of links, and of ``kill_client``
 ``balancer:0``          that load balancer; only of ``kill`` and ``pause``, and at the ends of links
 ``balancer:all``        every load balancer; only of ``kill`` and ``pause``
 ``X -> Y``              the links from each node of X to each of Y
@@ -27,13 +28,14 @@ from dataclasses import dataclass
 
 from rabbitmq_resilience.model.links import Link, is_balancer
 from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.workload.application_model import ROLE, ApplicationWorkload
 from rabbitmq_resilience.workload.queues import queue_names
 from rabbitmq_resilience.workload.workload_model import Workload
 
 REST = "rest"
 ALL_BALANCERS = "balancer:all"
 _CLIENT_ROLES = ("publisher", "consumer")
-_NO_NODES = (*_CLIENT_ROLES, "balancer")
+_NO_NODES = (*_CLIENT_ROLES, ROLE, "balancer")
 _CHOSEN_BY_SEED = ("minority", "majority", "one")
 _ROLES = ("leader:", "follower:")
 _WORDS = (*_CHOSEN_BY_SEED, "all")
@@ -155,6 +157,11 @@ def check_balancer(balancer: str, topology: Topology) -> None:
 
 def check_client(client: str, workload: Workload) -> None:
     """Raise TargetError if the workload has no client of that name."""
+    if isinstance(workload, ApplicationWorkload):
+        if client not in {f"{ROLE}:{name}" for name in workload.instances}:
+            known = _listed([f"{ROLE}:{name}" for name in workload.instances])
+            raise TargetError(f"{client!r} is no process of the application; it has {known}")
+        return
     role, _, number = client.partition(":")
     if role not in _CLIENT_ROLES or not number.isdecimal() or str(int(number)) != number:
         raise TargetError(f"{client!r} is no client; write it as publisher:0 or consumer:0")

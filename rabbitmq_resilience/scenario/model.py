@@ -8,7 +8,16 @@ from operator import or_
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Field, PlainSerializer, ValidationInfo, create_model, model_validator
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    Field,
+    PlainSerializer,
+    Tag,
+    ValidationInfo,
+    create_model,
+    model_validator,
+)
 
 from rabbitmq_resilience.checkers.checker_catalogue import INVARIANTS
 from rabbitmq_resilience.checkers.verdict import InvariantSpec
@@ -24,6 +33,7 @@ from rabbitmq_resilience.nemesis.former_faults import with_present_steps
 from rabbitmq_resilience.nemesis.scheduled_fault import LASTS_S_MAX, TICKS_NOT_KNOWN_S, ends_by_s
 from rabbitmq_resilience.scenario.expectations import VALID_EXPECTED, Expectation, VersionRange, is_within
 from rabbitmq_resilience.sut.broker.plugins import PLUGIN
+from rabbitmq_resilience.workload.application_model import APPLICATION, GENERATED, ApplicationWorkload, kind_of
 from rabbitmq_resilience.workload.queues import queue_names
 from rabbitmq_resilience.workload.workload_model import Workload
 
@@ -57,6 +67,11 @@ else:
     Invariants = create_model(
         "Invariants", __base__=Spec, **{name: (checker | None, None) for name, checker in INVARIANTS.items()}
     )
+
+
+AnyWorkload = Annotated[
+    Annotated[Workload, Tag(GENERATED)] | Annotated[ApplicationWorkload, Tag(APPLICATION)], Discriminator(kind_of)
+]
 
 
 def _named_topology(value: Any, info: ValidationInfo) -> Any:
@@ -93,7 +108,7 @@ class Scenario(Spec):
     broker: VersionRange = ""
     seed: Annotated[int, Field(ge=0, le=2**63 - 1)] = 0
     topology: Annotated[Topology, BeforeValidator(_named_topology)]
-    workload: Workload = Workload()
+    workload: AnyWorkload = Workload()
     phases: Phases = Phases()
     metrics: bool = False
     rules: Path | tuple[Path, ...] = ()
@@ -108,15 +123,18 @@ class Scenario(Spec):
 
     @property
     def chosen_invariants(self) -> Mapping[str, InvariantSpec]:
-        return {name: value for name in INVARIANTS if (value := getattr(self.invariants, name)) is not None}
+        stated = {name: value for name in INVARIANTS if (value := getattr(self.invariants, name)) is not None}
+        if isinstance(self.workload, ApplicationWorkload):
+            return {"stays_up": INVARIANTS["stays_up"](), **stated}
+        return stated
 
     @property
     def rule_files(self) -> tuple[Path, ...]:
         return (self.rules,) if isinstance(self.rules, Path) else self.rules
 
     @property
-    def queue_names(self) -> tuple[str, ...]:
-        return tuple(queue_names(self.workload))
+    def queue_names(self) -> Sequence[str]:
+        return queue_names(self.workload)
 
     @property
     def chaos_s(self) -> float:

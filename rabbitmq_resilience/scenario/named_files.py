@@ -9,6 +9,7 @@ from pathlib import Path
 
 from rabbitmq_resilience.model.yaml_files import Location
 from rabbitmq_resilience.scenario.model import Scenario
+from rabbitmq_resilience.workload.application_model import ApplicationWorkload
 
 #: Fields of the topology.
 CONFIGURATION = ("rabbitmq_conf", "advanced_config", "definitions")
@@ -16,6 +17,9 @@ CONFIGURATION = ("rabbitmq_conf", "advanced_config", "definitions")
 
 def with_whole_paths(scenario: Scenario, folder: Path) -> Scenario:
     """Return the scenario with absolute names of files, which were relative to ``folder``."""
+    if isinstance(scenario.workload, ApplicationWorkload):
+        placed = scenario.workload.with_folders(lambda path: (folder / path).resolve())
+        scenario = scenario.model_copy(update={"workload": placed})
     return _renamed(
         scenario,
         configuration=lambda path: (folder / path).resolve(),
@@ -36,6 +40,9 @@ def with_copies(scenario: Scenario, folder: Path) -> Scenario:
 def with_digests(scenario: Scenario) -> Scenario:
     """Return the scenario with the SHA-256 digests of its files in place of their names. It is the same from every
     folder, and changes if a file changes."""
+    if isinstance(scenario.workload, ApplicationWorkload):
+        placed = scenario.workload.with_folders(lambda path: Path(path.name))
+        scenario = scenario.model_copy(update={"workload": placed})
     return _renamed(scenario, configuration=_digest, rules=[_digest(path) for path in scenario.rule_files])
 
 

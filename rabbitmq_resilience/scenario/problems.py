@@ -16,11 +16,13 @@ from rabbitmq_resilience.nemesis.conditions import Setting
 from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
 from rabbitmq_resilience.nemesis.footprint import Footprint
 from rabbitmq_resilience.nemesis.targets import TargetError, check_target
+from rabbitmq_resilience.scenario.application_problems import application_problems
 from rabbitmq_resilience.scenario.expectations import excuse_problems
 from rabbitmq_resilience.scenario.model import Scenario
 from rabbitmq_resilience.sut.broker.configuration import is_in_owned_family
 from rabbitmq_resilience.sut.drivers import DRIVERS, FORMING
 from rabbitmq_resilience.tools.locations import OPTION
+from rabbitmq_resilience.workload.application_model import ApplicationWorkload
 from rabbitmq_resilience.workload.dead_lettering import AGAIN_AFTER_S
 from rabbitmq_resilience.workload.limits import Limits
 from rabbitmq_resilience.workload.load import share
@@ -32,6 +34,7 @@ def problems(scenario: Scenario, driver: str | None) -> Iterator[tuple[Location,
     """Yield what types cannot check: targets against the topology, steps against each other, the phases and the driver.
     ``driver`` is None if the scenario was played already. Then its record shows what could be seen."""
     topology, queues = scenario.topology, scenario.queue_names
+    yield from application_problems(scenario, driver)
     yield from _workload_problems(scenario)
     yield from _load_problems(scenario)
     yield from _setting_problems(scenario)
@@ -78,16 +81,19 @@ def _verdict_problems(scenario: Scenario) -> Iterator[tuple[Location, str]]:
     workload = scenario.workload
     if not scenario.chosen_invariants:
         yield ("invariants",), f"nothing is demanded, so nothing could be judged; there are {', '.join(INVARIANTS)}"
-    yield from _consumer_problems(scenario)
-    demanded = [name for name in ("availability", "throughput") if name in scenario.chosen_invariants]
+    if not isinstance(workload, ApplicationWorkload):
+        yield from _consumer_problems(scenario)
+    generated = not isinstance(workload, ApplicationWorkload)
+    demanded = [name for name in ("availability", "throughput") if generated and name in scenario.chosen_invariants]
     unserved = sorted(_without_publisher(scenario)) if demanded else []
     if unserved:
         text = f"{' and '.join(demanded)} cannot be judged while no publisher sends to {', '.join(unserved[:5])}"
         yield ("workload", "publishers"), f"{text}; have more publishers, so that each queue keeps one on every side"
-    if "metadata" in scenario.chosen_invariants and workload.declare_every_s is None:
+    if generated and "metadata" in scenario.chosen_invariants and workload.declare_every_s is None:
         text = "the invariant metadata is demanded, and nothing would be declared; say how often, such as 0.5"
         yield ("workload", "declare_every_s"), text
-    yield from _dead_letter_problems(scenario, demanded)
+    if generated:
+        yield from _dead_letter_problems(scenario, demanded)
     measured = [name for name, chosen in scenario.chosen_invariants.items() if chosen.needs_metrics]
     if measured and not scenario.metrics:
         text = f"{' and '.join(measured)} cannot be judged without the metrics of the brokers"

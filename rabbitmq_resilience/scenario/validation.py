@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import PrivateAttr, ValidationError
+from pydantic import BaseModel, PrivateAttr, ValidationError
 
 from rabbitmq_resilience.model.yaml_files import (
     FileKind,
@@ -26,6 +26,8 @@ from rabbitmq_resilience.scenario.named_files import missing_files, with_whole_p
 from rabbitmq_resilience.scenario.problems import problems
 from rabbitmq_resilience.scenario.rules import rule_problems
 from rabbitmq_resilience.workload import presets
+from rabbitmq_resilience.workload.application_model import APPLICATION, GENERATED, ApplicationWorkload
+from rabbitmq_resilience.workload.workload_model import Workload
 
 
 class FaultFileError(FileRefusedError):
@@ -115,8 +117,12 @@ def _type_problems(error: ValidationError, lines: Lines) -> Iterator[Problem]:
 
 def _fields_at(loc: Location) -> tuple[str, ...]:
     """Return the fields of the mapping at a location."""
-    fields = model_fields_at(Scenario, loc, FAULTS.get)
-    return (*presets.FIELDS, *fields) if loc == ("workload",) else fields
+    if loc == ("workload", APPLICATION):
+        return tuple(ApplicationWorkload.own_fields())
+    fields = model_fields_at(Scenario, loc, _BRANCHES.get)
+    return (*presets.FIELDS, *fields) if loc == ("workload", GENERATED) else fields
 
 
-KIND = FileKind("fault file", _fields_at, tuple(FAULTS), "fault")
+_BRANCHES: Mapping[str, type[BaseModel]] = {**FAULTS, GENERATED: Workload, APPLICATION: ApplicationWorkload}
+
+KIND = FileKind("fault file", _fields_at, (*FAULTS, GENERATED, APPLICATION), "fault")

@@ -1,0 +1,277 @@
+"""Convert the record of a tap into the history of publishers and consumers that all checkers read."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rabbitmq_resilience.history.event_log import EventLog
+from rabbitmq_resilience.history.events import ApplicationEvent, WireEvent
+from rabbitmq_resilience.history.history import DELIVERIES, PUBLISHES, Outcome, StreamWriter
+from rabbitmq_resilience.history.routes import Routes
+from rabbitmq_resilience.tap.wire_history import Mode
+from rabbitmq_resilience.workload.application_queues import ApplicationQueues
+from rabbitmq_resilience.workload.counters import Count, Counters
+from rabbitmq_resilience.workload.load import Load, deliveries_path, publishes_path
+from rabbitmq_resilience.workload.wire_messages import Delivery, Publish, WireMessages
+
+#: Numbers of a load that an application does not state.
+_NOT_STATED: Mapping[str, Any] = {
+    **dict.fromkeys(("rate_per_s",)),
+    **{"in_flight": 65_535, "prefetch": 65_535, "ack_every": 1, "message_bytes": 64},
+    **{"confirms": "awaited", "acks": "manual", "persistent": True, "heartbeat_s": 60, "confirm_timeout_s": 30.0},
+}
+
+
+@dataclass(frozen=True)
+class Application:
+    """What is known of an application besides its messages. ``instances``: its processes, in order. ``queues``: as the
+    broker listed them at ``known_us``. ``judges_plain``: whether messages without confirms must arrive."""
+
+    run: int
+    vhost: str
+    instances: Sequence[str]
+    nodes: Sequence[str]
+    queues: ApplicationQueues
+    known_us: int
+    judges_plain: bool = False
+
+
+class ApplicationHistory:
+    """The history of an application, from its messages and the events of its processes."""
+
+    def __init__(
+        self,
+        application: Application,
+        messages: WireMessages,
+        wire: Sequence[WireEvent],
+        own: Sequence[ApplicationEvent],
+    ) -> None:
+        self._application = application
+        self._messages = messages
+        self._wire = wire
+        self._own = own
+        gone = {event.fields["queue"] for event in wire if event.what in {"queue_deleted", "queue_purged"}}
+        self._skipped = {**application.queues.skipped, **dict.fromkeys(gone, "the application deleted or purged it")}
+        self._queues = [name for name in application.queues.places if name not in gone]
+        self._index = {name: number for number, name in enumerate(self._queues)}
+        self._owed = {publish.route: self._route(publish) for publish in messages.publishes}
+        self._kept = [publish for publish in messages.publishes if self._owed[publish.route]]
+        self._publishers = [name for name in application.instances if any(p.process == name for p in self._kept)]
+        self._consumers = [name for name in application.instances if messages.delivered[name]]
+        self._assigned, self._foreign = self._assign()
+
+    def _route(self, publish: Publish) -> tuple[int, ...]:
+        owed = self._application.queues.owed(*publish.route)
+        return tuple(self._index[name] for name in owed if name in self._index)
+
+    def _assign(self) -> tuple[list[tuple[Delivery, int]], int]:
+        """Return each delivery with the index of its message among those kept, and how many have no such message.
+
+        The deliveries of equal messages count in their order: one that is not marked as redelivered is the next
+        message; one that is marked is the last one again."""
+        of: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+        for number, publish in enumerate(self._kept):
+            for queue in self._owed[publish.route]:
+                of[publish.identity, queue].append(number)
+        used: Counter[tuple[int, int]] = Counter()
+        assigned, foreign = [], 0
+        for delivery in self._messages.deliveries:
+            key = (delivery.identity, self._index.get(delivery.queue, -1))
+            numbers = of.get(key, ())
+            if not numbers:
+                foreign += key[1] >= 0
+                continue
+            again = used[key] > 0 and (delivery.redelivered or used[key] == len(numbers))
+            used[key] += not again
+            assigned.append((delivery, numbers[used[key] - 1]))
+        self._withdraw_repeats(of, used)
+        return assigned, foreign
+
+    def _withdraw_repeats(self, of: Mapping[tuple[int, int], list[int]], used: Counter[tuple[int, int]]) -> None:
+        """Let a message that was published again with the same ``message_id`` be owed once."""
+        for key, numbers in of.items():
+            if len(numbers) < 2 or not used[key] or not self._kept[numbers[0]].named:
+                continue
+            for number in numbers[used[key] :]:
+                if len(self._owed[self._kept[number].route]) == 1:
+                    self._kept[number].outcome = Outcome.UNKNOWN
+
+    def write(self, folder: Path) -> dict[str, Any]:
+        """Write streams, routes, counts and events into ``folder``, and return the fields of "application_use"."""
+        arrived = {number for _, number in self._assigned}
+        plain_lost = self._decide_plain(arrived)
+        self._permit_early(arrived)
+        table = {route: number for number, route in enumerate(dict.fromkeys(self._owed[p.route] for p in self._kept))}
+        Routes.of([list(route) for route in table] or [[0]]).save(folder)
+        self._load().save(folder)
+        sequences = self._write_publishes(folder, table)
+        self._write_deliveries(folder, sequences)
+        for role, names in (("publisher", self._publishers), ("consumer", self._consumers)):
+            for index, name in enumerate(names):
+                self._write_events(folder, f"{role}-{index}", name)
+        return {
+            "processes": self._uses(),
+            "plain_lost": plain_lost,
+            "skipped": self._skipped,
+            "foreign": self._foreign,
+        }
+
+    def _load(self) -> Load:
+        application = self._application
+        return Load(
+            run=application.run,
+            seed=0,
+            vhost=application.vhost,
+            addresses=(),
+            queues=tuple(self._queues),
+            publishers=len(self._publishers),
+            consumers=len(self._consumers),
+            shared={
+                "publisher": tuple((i,) for i in range(len(self._publishers))),
+                "consumer": tuple((i,) for i in range(len(self._consumers))),
+            },
+            nodes=tuple(application.nodes),
+            **_NOT_STATED,
+        )
+
+    def _decide_plain(self, arrived: set[int]) -> dict[str, int]:
+        """Let messages without confirms be owed if that is demanded. Return how many did not arrive, by process."""
+        lost: Counter[str] = Counter()
+        for number, publish in enumerate(self._kept):
+            if publish.mode is Mode.PLAIN:
+                lost[publish.process] += number not in arrived
+                if self._application.judges_plain:
+                    publish.outcome = Outcome.CONFIRMED
+        return dict(+lost)
+
+    def _permit_early(self, arrived: set[int]) -> None:
+        """Let messages be lost that were published before all nodes knew their queues."""
+        for number, publish in enumerate(self._kept):
+            if publish.sent_us < self._application.known_us and number not in arrived:
+                publish.outcome = Outcome.UNKNOWN
+
+    def _write_publishes(self, folder: Path, table: Mapping[tuple[int, ...], int]) -> list[int]:
+        """Write the publishes of each process and life. Return the sequence of each message that was kept."""
+        node_of = {name: number for number, name in enumerate(self._application.nodes)}
+        numbers: Counter[str] = Counter()
+        sequences, rows = [], defaultdict(list)
+        for publish in self._kept:
+            sequence = numbers[publish.process]
+            numbers[publish.process] += 1
+            sequences.append(sequence)
+            route, node = table[self._owed[publish.route]], node_of[publish.node]
+            ended_us = publish.sent_us if publish.outcome_us is None else publish.outcome_us
+            publisher = self._publishers.index(publish.process)
+            row = (publisher, route, sequence, publish.sent_us, publish.sent_us, publish.outcome, ended_us, node)
+            rows[publish.process, self._life_at(publish.process, publish.sent_us)].append(row)
+        workers = len(self._publishers) + len(self._consumers)
+        with Counters(folder, workers=workers, create=True) as counters:
+            for index, name in enumerate(self._publishers):
+                for life in self._lives(name):
+                    path = publishes_path(folder, f"publisher-{index}", life)
+                    _write(path, PUBLISHES, rows[name, life])
+                _count(counters, index, [publish.outcome for publish in self._kept if publish.process == name])
+        return sequences
+
+    def _write_deliveries(self, folder: Path, sequences: Sequence[int]) -> None:
+        rows: defaultdict[tuple[str, int], list[tuple[Any, ...]]] = defaultdict(list)
+        counts: Counter[str] = Counter()
+        bodies: defaultdict[int, set[int]] = defaultdict(set)
+        for publish in self._kept:
+            bodies[publish.identity].add(publish.body)
+        for delivery, number in self._assigned:
+            publisher = self._publishers.index(self._kept[number].process)
+            intact = delivery.body in bodies[delivery.identity]
+            consumer, queue = self._consumers.index(delivery.process), self._index[delivery.queue]
+            row = (
+                *(consumer, publisher, queue, sequences[number], delivery.received_us),
+                *(delivery.redelivered, intact),
+            )
+            rows[delivery.process, self._life_at(delivery.process, delivery.received_us)].append(row)
+            counts[delivery.process] += 1
+        with Counters(folder, workers=len(self._publishers) + len(self._consumers)) as counters:
+            for index, name in enumerate(self._consumers):
+                for life in self._lives(name):
+                    _write(deliveries_path(folder, f"consumer-{index}", life), DELIVERIES, rows[name, life])
+                counters.set(len(self._publishers) + index, Count.RECORDED, counts[name])
+
+    def _lives(self, name: str) -> Sequence[int]:
+        return [event.life for event in self._own if event.process == name and event.event == "started"]
+
+    def _life_at(self, name: str, t_us: int) -> int:
+        begun = [e.life for e in self._own if (e.process, e.event) == (name, "started") and e.t_us <= t_us]
+        return begun[-1] if begun else 0
+
+    def _write_events(self, folder: Path, worker: str, name: str) -> None:
+        """Write what happened to the process, and to its connections, as events of a worker."""
+        mine = {number for number, connection in self._messages.connections.items() if connection.process == name}
+        found = [(e.t_us, _PROCESS.get(e.event), "", e.detail, e.life) for e in self._own if e.process == name]
+        for event in self._wire:
+            if event.connection in mine and event.what in CONNECTION_EVENTS:
+                node, life = self._messages.connections[event.connection].node, self._life_at(name, event.t_us)
+                found.append((event.t_us, CONNECTION_EVENTS[event.what], node, "", life))
+        with EventLog(folder / f"{worker}.jsonl") as log:
+            for t_us, what, node, detail, life in sorted(found, key=lambda each: each[0]):
+                if what is not None:
+                    log.record("worker", t_us=t_us, worker=worker, event=what, node=node, detail=detail, life=life)
+
+    def _is_unroutable(self, publish: Publish) -> bool:
+        """Return whether no queue of the application takes a message, by bindings that do not depend on headers."""
+        exchange, key = publish.route
+        queues = self._application.queues
+        known = exchange == "" or exchange in queues.exchanges
+        return known and not queues.router.reached(exchange, key, {}).queues & queues.names
+
+    def _uses(self) -> dict[str, dict[str, Any]]:
+        """Return how each process used its brokers; see ``history.events.ApplicationUseEvent``."""
+        return {name: self._use(name) for name in self._application.instances}
+
+    def _use(self, name: str) -> dict[str, Any]:
+        sent = [publish for publish in self._messages.publishes if publish.process == name]
+        got = [delivery for delivery in self._messages.deliveries if delivery.process == name]
+        unsettled = Counter(d.queue for d in got if not d.settled and not d.taken_back)
+        consuming = [
+            event
+            for event in self._wire
+            if event.what == "consuming" and self._messages.connections[event.connection].process == name
+        ]
+        return {
+            "publisher": self._publishers.index(name) if name in self._publishers else None,
+            "consumer": self._consumers.index(name) if name in self._consumers else None,
+            "published": len(sent),
+            "plain": sum(publish.mode is Mode.PLAIN for publish in sent),
+            "optional": sum(not publish.mandatory for publish in sent),
+            "unroutable": sum(not publish.mandatory and self._is_unroutable(publish) for publish in sent),
+            "delivered": len(got),
+            "automatic": sum(delivery.automatic for delivery in got),
+            "acknowledged": sum(delivery.settled and not delivery.automatic for delivery in got),
+            "returned": sum(delivery.taken_back for delivery in got),
+            "unsettled": sum(unsettled.values()),
+            "unsettled_in": dict(unsettled),
+            "unlimited": any(not e.fields["prefetch"] and not e.fields["automatic"] for e in consuming),
+        }
+
+
+#: The events of workers for those of processes: one that ended by itself was not killed by a step.
+_PROCESS = {"started": "started", "ended": "stopped", "stopped": "stopped", "killed": "killed", "hung": "killed"}
+CONNECTION_EVENTS = {name: name for name in ("connected", "blocked", "unblocked")} | {"closed": "connection_lost"}
+
+
+def _write(path: Path, schema: Any, rows: Iterable[tuple[Any, ...]]) -> None:
+    columns = list(zip(*rows, strict=True)) or [() for _ in schema.names]
+    with closing(StreamWriter(path, schema)) as stream:
+        stream.append(dict(zip(schema.names, columns, strict=True)))
+
+
+def _count(counters: Counters, row: int, outcomes: Sequence[Outcome]) -> None:
+    found = Counter(outcomes)
+    counters.set(row, Count.SENT, len(outcomes))
+    counters.set(row, Count.RECORDED, len(outcomes))
+    counters.set(row, Count.CONFIRMED, found[Outcome.CONFIRMED])
+    counters.set(row, Count.REFUSED, found[Outcome.NACKED] + found[Outcome.RETURNED])
+    counters.set(row, Count.UNKNOWN, found[Outcome.UNKNOWN])

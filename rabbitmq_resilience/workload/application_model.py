@@ -1,0 +1,189 @@
+"""Describe the user's own program as the workload of a scenario: its processes, and how each is started and stopped."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from shutil import which
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
+
+from rabbitmq_resilience.model.base import Spec
+from rabbitmq_resilience.workload.workload_fields import WorkloadFields
+from rabbitmq_resilience.workload.workload_model import Workload
+
+#: The role of the clients' names: ``application:worker-0``.
+ROLE = "application"
+PROCESSES_MAX = 50
+
+_VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+
+
+APPLICATION = "application"
+GENERATED = "confirmed_publish"
+
+#: What only a generated load has.
+_OF_GENERATED = frozenset(WorkloadFields.model_fields) - {"kind", "queue_type"}
+
+
+class AnyName(list[str]):
+    """An empty list that holds every name, as the queues of an application are not known before it runs."""
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str)
+
+
+def _checked(names: Mapping[str, str]) -> Mapping[str, str]:
+    for name in names:
+        if not _VARIABLE.fullmatch(name):
+            raise ValueError(f"{name!r} is no name of a variable; it has letters, digits and '_'")
+    return names
+
+
+class ApplicationProcess(Spec):
+    """A program of the application, run ``number`` times.
+
+    ``command`` is a list of the program and its arguments, without a shell. ``folder``: where it is run, relative to
+    the fault file. ``environ``: further variables of its environment. ``restarted``: it is started again when it ends
+    by itself, as a supervisor does. ``stops``: when it is asked to end. ``before_drain`` is for programs that publish:
+    the drain begins when they have ended. ``after_drain`` is for those that consume. It is asked by ``stop_signal``,
+    and killed if it does not end within ``stop_within_s``.
+    """
+
+    name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,40}$")]
+    command: Annotated[tuple[str, ...], Field(min_length=1)]
+    folder: Path | None = None
+    environ: Mapping[str, str] = Field(default_factory=dict)
+    number: Annotated[int, Field(ge=1, le=PROCESSES_MAX)] = 1
+    restarted: bool = False
+    stops: Literal["before_drain", "after_drain"] = "after_drain"
+    stop_signal: Literal["TERM", "INT"] = "TERM"
+    stop_within_s: Annotated[float, Field(gt=0, le=600)] = 15.0
+
+    @field_validator("environ")
+    @classmethod
+    def _are_variables(cls, environ: Mapping[str, str]) -> Mapping[str, str]:
+        return _checked(environ)
+
+    @property
+    def instances(self) -> tuple[str, ...]:
+        """Return the names of its processes: ``worker-0``, ``worker-1``, ..."""
+        return tuple(f"{self.name}-{i}" for i in range(self.number))
+
+    def __str__(self) -> str:
+        return f"{self.name} ({shlex.join(self.command)})"
+
+
+class Variables(Spec):
+    """The names of the variables in which programs get the address of their broker. ``urls`` has one URL for each
+    node, with commas between them; ``url`` is the first of these. Every process begins with another node."""
+
+    url: str = "AMQP_URL"
+    urls: str = "AMQP_URLS"
+    host: str = "AMQP_HOST"
+    port: str = "AMQP_PORT"
+    vhost: str = "AMQP_VHOST"
+    user: str = "AMQP_USER"
+    password: str = "AMQP_PASSWORD"  # noqa: S105 - the name of a variable
+
+    @model_validator(mode="after")
+    def _are_variables(self) -> Variables:
+        _checked({name: "" for name in self.model_dump().values()})
+        return self
+
+
+class Flowing(Spec):
+    """How many messages the application must have ``published`` and been ``delivered``, and ``within_s`` of its start,
+    for the load to count as flowing. The steady phase begins then."""
+
+    published: Annotated[int, Field(ge=0)] = 1
+    delivered: Annotated[int, Field(ge=0)] = 1
+    within_s: Annotated[float, Field(gt=0, le=3600)] = 60.0
+
+
+class ApplicationWorkload(Workload):
+    """The user's own program, unchanged. A tap on the wire between its processes and the brokers records what it
+    publishes, and what it gets.
+
+    Each of the ``processes`` gets the address of the brokers in ``variables`` of its environment. It declares what it
+    needs by itself. ``queue_type`` says of which type its queues are; expectations are chosen by it. ``unconfirmed``:
+    whether the loss of messages that were published without confirms is ``judged``, or only ``reported``. What each
+    process writes to its output is in the run's folder, under ``logs``.
+    """
+
+    kind: Literal["application"]  # type: ignore[assignment]
+    processes: Annotated[tuple[ApplicationProcess, ...], Field(min_length=1)]
+    variables: Variables = Variables()
+    flowing: Flowing = Flowing()
+    unconfirmed: Literal["reported", "judged"] = "reported"
+
+    @model_validator(mode="after")
+    def _has_no_generated_load(self) -> ApplicationWorkload:
+        if others := sorted(self.model_fields_set & _OF_GENERATED):
+            raise ValueError(f"{', '.join(others)}: an application publishes and consumes by itself; leave this out")
+        return self
+
+    @model_validator(mode="after")
+    def _are_named_apart(self) -> ApplicationWorkload:
+        names = [process.name for process in self.processes]
+        if len(set(names)) < len(names):
+            raise ValueError(f"processes are called {', '.join(names)}; give each a name of its own")
+        if len(self.instances) > PROCESSES_MAX:
+            raise ValueError(f"there are {len(self.instances)} processes; {PROCESSES_MAX} are the most")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _own_fields(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields: dict[str, Any] = serialize(self)
+        return {name: value for name, value in fields.items() if name not in _OF_GENERATED}
+
+    @classmethod
+    def own_fields(cls) -> list[str]:
+        """Return the names of the fields that an application has."""
+        return [name for name in cls.model_fields if name not in _OF_GENERATED]
+
+    def with_folders(self, folder_of: Callable[[Path], Path]) -> ApplicationWorkload:
+        """Return the workload with another folder for each process; one without a folder has that of the file."""
+        processes = tuple(p.model_copy(update={"folder": folder_of(p.folder or Path())}) for p in self.processes)
+        return self.model_copy(update={"processes": processes})
+
+    @property
+    def instances(self) -> tuple[str, ...]:
+        """Return the names of all processes, in order. Their indexes are those of the clients in the history."""
+        return tuple(name for process in self.processes for name in process.instances)
+
+    def meant(self, name: str) -> tuple[str, ...]:
+        """Return the processes that a name means: itself, or all copies of a program; () if there are none."""
+        of_program = next((process.instances for process in self.processes if process.name == name), ())
+        return of_program or ((name,) if name in self.instances else ())
+
+    @property
+    def needs(self) -> frozenset[str]:
+        return frozenset()
+
+    @property
+    def queue_names(self) -> list[str]:
+        """Return any name: the application's queues are known once it has declared them."""
+        return AnyName()
+
+
+def kind_of(value: Any) -> str:
+    """Return the tag of a workload's kind: for a mapping of a file, or for a workload."""
+    kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
+    return APPLICATION if kind == APPLICATION else GENERATED
+
+
+def missing_programs(workload: ApplicationWorkload, folder: Path) -> Iterator[tuple[int, str]]:
+    """Yield (index of the process, what is missing) for programs and folders that are not there. ``folder`` is that of
+    the fault file."""
+    for index, process in enumerate(workload.processes):
+        where = (folder / process.folder) if process.folder is not None else folder
+        program = process.command[0]
+        found = which(program) if "/" not in program else which(str((where / program).resolve()))
+        if not where.is_dir():
+            yield index, f"{process.name} is run in {where}, and there is no such folder"
+        elif found is None:
+            yield index, f"{process.name} has no program {program} that can be run; prepare the application first"

@@ -1,0 +1,187 @@
+"""Run the processes of an application: start them, watch them, kill them, and ask them to end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from rabbitmq_resilience.history.history import now_us
+from rabbitmq_resilience.model.access import Access, Endpoint
+from rabbitmq_resilience.workload.application_model import ApplicationProcess, Variables
+from rabbitmq_resilience.workload.process_guard import ProcessGuard
+from rabbitmq_resilience.workload.worker import WorkloadError
+
+#: How much of the end of a process's output is recorded when it ends by itself.
+LAST_LINES = 12
+#: A supervisor waits this long before it starts a process again.
+RESTART_AFTER_S = 1.0
+
+Record = Callable[..., object]
+
+
+class ApplicationInstance:
+    """One process of the application. After a restart the next process takes its place. ``record`` gets the events of
+    the kind "application". ``pid``, ``ended``, ``kill`` and ``start`` are as those of ``worker.Worker``."""
+
+    def __init__(
+        self,
+        name: str,
+        stated: ApplicationProcess,
+        environ: Mapping[str, str],
+        log: Path,
+        *,
+        record: Record,
+        guard: ProcessGuard,
+    ) -> None:
+        self.name = name
+        self._guard = guard
+        self.stated = stated
+        self._environ = environ
+        self._log = log
+        self._record = record
+        self._lives = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._killed = self._asked = False
+        self._lock = threading.RLock()
+        self._restart: threading.Timer | None = None
+
+    @property
+    def ended(self) -> bool:
+        return self._process is None or self._process.poll() is not None
+
+    @property
+    def pid(self) -> int | None:
+        return None if self.ended or self._process is None else self._process.pid
+
+    def start(self) -> None:
+        """Start the process. Raise WorkloadError if it cannot be run."""
+        with self._lock:
+            try:
+                with self._log.open("ab") as log:
+                    self._process = subprocess.Popen(
+                        list(self.stated.command),
+                        cwd=self.stated.folder,
+                        env={**os.environ, **self.stated.environ, **self._environ},
+                        stdin=subprocess.DEVNULL,
+                        stdout=log,
+                        stderr=log,
+                        process_group=0,  # Ctrl-C in a terminal goes to the parent only
+                    )
+            except OSError as error:
+                raise WorkloadError(f"{self.name} cannot be run: {error}") from error
+            self._guard.add(self._process.pid)
+            self._killed = self._asked = False
+            self._say("started", pid=self._process.pid)
+            threading.Thread(target=self._watch, args=(self._process, self._lives), daemon=True).start()
+            self._lives += 1
+
+    def _watch(self, process: subprocess.Popen[bytes], life: int) -> None:
+        """Record how the process ends, and start it again if it is restarted."""
+        status = process.wait()
+        with self._lock:
+            if self._killed:
+                return
+            event = "stopped" if self._asked else "ended"
+            self._say(event, life=life, status=status, detail="" if self._asked else self._last_lines())
+            if not self._asked and self.stated.restarted:
+                self._restart = threading.Timer(RESTART_AFTER_S, self._start_again)
+                self._restart.daemon = True
+                self._restart.start()
+
+    def _start_again(self) -> None:
+        with self._lock:
+            if not self._asked and self.ended:
+                with suppress(WorkloadError):
+                    self.start()
+
+    def kill(self) -> None:
+        """Kill the process and what it has started, and wait for its end."""
+        with self._lock:
+            if self._process is None or self.ended:
+                raise WorkloadError(f"{self.name} does not run")
+            self._killed = True
+            self._signal(signal.SIGKILL)
+            self._process.wait()
+            self._say("killed", life=self._lives - 1)
+
+    def ask_to_end(self) -> None:
+        """Send the signal by which it is asked to end."""
+        with self._lock:
+            self._asked = True
+            if self._restart is not None:
+                self._restart.cancel()
+            if not self.ended and self._process is not None:
+                with suppress(ProcessLookupError):
+                    self._process.send_signal(getattr(signal, f"SIG{self.stated.stop_signal}"))
+
+    def await_end(self, *, timeout_s: float) -> bool:
+        """Wait until the process has ended, and kill it if it does not. Return whether it ended by itself."""
+        if self._process is None:
+            return True
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            with self._lock:
+                self._killed = True
+                self._signal(signal.SIGKILL)
+                self._process.wait()
+                self._say("hung", life=self._lives - 1, detail=f"it did not end within {timeout_s:g} s")
+            return False
+        self._signal(signal.SIGKILL)  # what it has started and left
+        return True
+
+    def close(self) -> None:
+        """End the process and all that it has started, at once."""
+        with self._lock:
+            self._asked = self._killed = True
+            if self._restart is not None:
+                self._restart.cancel()
+            if self._process is not None:
+                self._signal(signal.SIGKILL)
+                self._process.wait()
+
+    def _signal(self, number: int) -> None:
+        """Send a signal to the process's group, which may have others in it after the process has ended."""
+        if self._process is not None:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, number)
+            self._guard.remove(self._process.pid)
+
+    def _last_lines(self) -> str:
+        lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
+        return "\n".join(lines[-LAST_LINES:])
+
+    def _say(self, event: str, **fields: Any) -> None:
+        self._record("application", t_us=now_us(), process=self.name, event=event, **{"life": self._lives, **fields})
+
+
+def environment_of(
+    variables: Variables, access: Access, vhost: str, endpoints: Mapping[str, Endpoint]
+) -> Mapping[str, str]:
+    """Return the variables that lead a process to its brokers, the first endpoint first."""
+    user, password, path = (quote(part, safe="") for part in (access.user, access.password, vhost))
+    urls = [f"amqp://{user}:{password}@{at.host}:{at.port}/{path}" for at in endpoints.values()]
+    first = next(iter(endpoints.values()))
+    return {
+        variables.url: urls[0],
+        variables.urls: ",".join(urls),
+        variables.host: first.host,
+        variables.port: str(first.port),
+        variables.vhost: vhost,
+        variables.user: access.user,
+        variables.password: access.password,
+    }
+
+
+def end_all(instances: Mapping[str, ApplicationInstance]) -> None:
+    """End every process at once, even if ending one of them fails."""
+    with ExitStack() as each:
+        for instance in instances.values():
+            each.callback(instance.close)

@@ -1,0 +1,111 @@
+"""Read from a broker which queues the application has, and which of them a message must arrive in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, get_args
+
+from rabbitmq_resilience.sut.protocol import Cluster
+from rabbitmq_resilience.workload.matching import DEFAULT_EXCHANGE, Bound, ExchangeType, Router
+from rabbitmq_resilience.workload.queues import QueuePlace
+
+_COLUMNS = ("name", "type", "node", "leader", "members", "online", "arguments", "durable", "exclusive", "auto_delete")
+#: Arguments by which a queue may drop messages, or be gone, by design.
+_LIMITS = {
+    "x-expires": "it expires without consumers",
+    "x-message-ttl": "its messages expire",
+    "x-max-length": "it has a maximum length",
+    "x-max-length-bytes": "it has a maximum length",
+    "x-dead-letter-exchange": "it has dead letters",
+}
+_TYPES = frozenset(get_args(ExchangeType))
+
+
+@dataclass(frozen=True)
+class ApplicationQueues:
+    """The queues of an application, at one moment.
+
+    ``places``: the queues whose messages must arrive, in the order of their names. ``skipped``: the other queues, each
+    with the reason why its messages may be gone by design. ``router`` knows all of them.
+    """
+
+    places: Mapping[str, QueuePlace]
+    skipped: Mapping[str, str]
+    router: Router
+    exchanges: frozenset[str]
+
+    @property
+    def names(self) -> frozenset[str]:
+        return frozenset({*self.places, *self.skipped})
+
+    def owed(self, exchange: str, routing_key: str) -> tuple[str, ...]:
+        """Return the queues in which a message must arrive. None, if it depends on its headers, or on a hash."""
+        if exchange != DEFAULT_EXCHANGE and exchange not in self.exchanges:
+            return ()
+        reached = self.router.reached(exchange, routing_key, {})
+        return tuple(sorted(queue for queue in reached.queues if queue in self.places))
+
+
+def read_queues(cluster: Cluster, vhost: str) -> ApplicationQueues:
+    """Ask a broker for the application's queues and bindings. Raise ApiError or ApiUnreachable."""
+    topology = cluster.topology
+    api = cluster.api(topology.node_names[0])
+    node_of = {cluster.broker_name(node): node for node in topology.node_names}
+    places: dict[str, QueuePlace] = {}
+    skipped: dict[str, str] = {}
+    for row in sorted(api.queues(vhost, columns=_COLUMNS), key=lambda row: str(row["name"])):
+        if reason := _may_lose(row):
+            skipped[row["name"]] = reason
+        elif (place := _place(row, node_of)) is not None:
+            places[row["name"]] = place
+        else:
+            skipped[row["name"]] = "its leader is not known"
+    exchanges = {
+        row["name"]: (_type(row), _alternate(row)) for row in api.definitions(vhost)["exchanges"] if _is_routed(row)
+    }
+    bound = [
+        Bound(row["source"], row["destination"], row["destination_type"] == "exchange", row["routing_key"])
+        for row in api.bindings(vhost)
+        if row["source"] in exchanges and (row["destination_type"] == "queue" or row["destination"] in exchanges)
+    ]
+    return ApplicationQueues(places, skipped, Router(exchanges, bound), frozenset(exchanges))
+
+
+def _may_lose(row: Mapping[str, Any]) -> str:
+    """Return why messages of a queue may be gone by design; empty if they must arrive."""
+    arguments: Mapping[str, Any] = row.get("arguments") or {}
+    if row.get("exclusive"):
+        return "it is exclusive, and gone with its connection"
+    if row.get("auto_delete"):
+        return "it is deleted with its last consumer"
+    if not row.get("durable", True):
+        return "it is not durable"
+    if row.get("type") not in {"quorum", "classic"}:
+        return f"it is of the type {row.get('type')}"
+    return next((text for name, text in _LIMITS.items() if name in arguments), "")
+
+
+def _place(row: Mapping[str, Any], node_of: Mapping[str, str]) -> QueuePlace | None:
+    quorum = row["type"] == "quorum"
+    leader = node_of.get(row.get("leader") or row.get("node") or "")
+    members: Sequence[str] = [node_of[name] for name in (row.get("members") or ()) if name in node_of]
+    if leader is None:
+        return None
+    others = [node for node in members if node != leader] if quorum else []
+    return QueuePlace(type=str(row["type"]), members=[leader, *others], leader=leader)
+
+
+def _is_routed(row: Mapping[str, Any]) -> bool:
+    """Return whether routes of an exchange can be computed without a message's headers."""
+    return row["type"] in _TYPES - {"headers", "consistent_hash"}
+
+
+def _type(row: Mapping[str, Any]) -> ExchangeType:
+    kind: ExchangeType = row["type"]
+    return kind
+
+
+def _alternate(row: Mapping[str, Any]) -> str | None:
+    alternate = (row.get("arguments") or {}).get("alternate-exchange")
+    return str(alternate) if alternate is not None else None

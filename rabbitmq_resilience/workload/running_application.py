@@ -1,0 +1,323 @@
+"""Run an application as the load of a run: its processes behind a tap, and what the tap shows of them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+from rabbitmq_resilience.history.events import ApplicationEvent, WireEvent, WorkerEvent
+from rabbitmq_resilience.history.history import Outcome, now_us
+from rabbitmq_resilience.sut.protocol import Cluster
+from rabbitmq_resilience.tap.tap import Tap
+from rabbitmq_resilience.tap.wire_history import Mode
+from rabbitmq_resilience.tools.closing import Closing
+from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
+from rabbitmq_resilience.workload.application_advice import advised
+from rabbitmq_resilience.workload.application_history import CONNECTION_EVENTS, Application, ApplicationHistory
+from rabbitmq_resilience.workload.application_model import ROLE, ApplicationWorkload
+from rabbitmq_resilience.workload.application_processes import ApplicationInstance, end_all, environment_of
+from rabbitmq_resilience.workload.application_queues import ApplicationQueues
+from rabbitmq_resilience.workload.drain import Depths, DepthsUnknown, DrainResult
+from rabbitmq_resilience.workload.process_guard import ProcessGuard
+from rabbitmq_resilience.workload.running_workload import Progress
+from rabbitmq_resilience.workload.wire_messages import Publish, WireMessages
+from rabbitmq_resilience.workload.worker import LoadNotBegunError
+
+_POLL_S = 0.2
+
+
+class RunningApplication(Closing):
+    """The processes of an application, and the tap in front of its brokers.
+
+    ``folder`` gets the record of the tap, and ``logs`` what the processes write. ``record`` gets their events. Other
+    threads may read the progress.
+    """
+
+    def __init__(
+        self,
+        workload: ApplicationWorkload,
+        cluster: Cluster,
+        *,
+        vhost: str,
+        run: int,
+        folder: Path,
+        logs: Path,
+        record: Callable[..., object],
+    ) -> None:
+        self.vhost = vhost
+        self.workload = workload
+        self.also_check: Callable[[], None] = lambda: None
+        self._cluster = cluster
+        self._run = run
+        self._folder = folder
+        self._record = record
+        self._own: list[ApplicationEvent] = []
+        self._queues: ApplicationQueues | None = None
+        self._known_us = self._asked_us = 0
+        self._stopped = False
+        self._lock = threading.RLock()
+        self._owed: Counter[tuple[int, str]] = Counter()
+        folder.mkdir(parents=True, exist_ok=True)
+        with ExitStack() as opened:
+            guard = opened.enter_context(ProcessGuard())
+            self.tap = opened.enter_context(Tap(folder))
+            self._messages = WireMessages(folder)
+            self.instances = {
+                name: ApplicationInstance(
+                    name, process, self._environment(name), logs / f"{name}.log", record=self._say, guard=guard
+                )
+                for process in workload.processes
+                for name in process.instances
+            }
+            opened.callback(end_all, self.instances)
+            logs.mkdir(parents=True, exist_ok=True)
+            for instance in self.instances.values():
+                instance.start()
+            self._opened = opened.pop_all()
+
+    def _environment(self, name: str) -> Mapping[str, str]:
+        """Return the variables of one process. It begins with another node than the one before it."""
+        cluster, number = self._cluster, self.workload.instances.index(name)
+        nodes = cluster.topology.client_nodes
+        turned = [nodes[(number + i) % len(nodes)] for i in range(len(nodes))]
+        endpoints = {}
+        for node in turned:
+            target = cluster.amqp_endpoint(node, client=f"{ROLE}:{name}")
+            port = self.tap.listen(name, node, target, ca=cluster.access.ca)
+            endpoints[node] = target._replace(host="127.0.0.1", port=port, tls_name="")
+        return environment_of(self.workload.variables, cluster.access, self.vhost, endpoints)
+
+    def _say(self, kind: str, **fields: Any) -> None:
+        self._record(kind, **fields)
+        self._own.append(ApplicationEvent(**fields))
+
+    # What the runner asks of every load.
+
+    @property
+    def early_consumers(self) -> Sequence[int]:
+        return range(len(self._consuming))
+
+    @property
+    def idle_connections(self) -> int:
+        return 0
+
+    def idle_missing(self) -> int:
+        return 0
+
+    def worker(self, name: str) -> ApplicationInstance:
+        """Return a process by its name as a client (``application-worker-0``). Raise KeyError if there is none."""
+        return self.instances[name.removeprefix(f"{ROLE}-")]
+
+    def client_events(self, name: str) -> list[WorkerEvent]:
+        """Return what happened to the connections of a process so far."""
+        process = name.removeprefix(f"{ROLE}-")
+        opened: dict[int, str] = {}
+        found = []
+        for event in self._messages.events():
+            if event.what == "opened" and event.fields["process"] == process:
+                opened[event.connection] = event.fields["node"]
+            elif event.connection in opened and (what := CONNECTION_EVENTS.get(event.what)):
+                found.append(WorkerEvent(t_us=event.t_us, worker=name, event=what, node=opened[event.connection]))
+        return found
+
+    def progress(self) -> Progress:
+        with self._lock:
+            self._update()
+            outcomes = Counter(publish.outcome for publish in self._messages.publishes)
+            connected = sum(self.tap.state()["connections"].values()) if not self._stopped else 0
+            return Progress(
+                published=sum(self._messages.published.values()),
+                confirmed=sum(self._messages.confirmed.values()),
+                refused=outcomes[Outcome.NACKED] + outcomes[Outcome.RETURNED],
+                unknown=0,
+                received=sum(self._messages.delivered.values()),
+                publishers_connected=connected,
+                consumers_connected=connected,
+                publishers_blocked=0,
+            )
+
+    @property
+    def _publishing(self) -> list[str]:
+        return [name for name in self.instances if self._messages.published[name]]
+
+    @property
+    def _consuming(self) -> list[str]:
+        return [name for name in self.instances if self._messages.delivered[name]]
+
+    def confirmed_by_publisher(self) -> list[int]:
+        """Return how many messages each process has had confirmed, or published without confirms, by now."""
+        with self._lock:
+            self._update()
+            plain = Counter(p.process for p in self._messages.publishes if p.mode is Mode.PLAIN)
+            return [self._messages.confirmed[name] + plain[name] for name in self._publishing]
+
+    def received_by_consumer(self) -> list[int]:
+        with self._lock:
+            self._update()
+            return [self._messages.delivered[name] for name in self._consuming]
+
+    def queues_of_consumer(self, index: int) -> list[str]:
+        with self._lock:
+            name = self._consuming[index]
+            return sorted({d.queue for d in self._messages.deliveries if d.process == name})
+
+    def check(self) -> None:
+        """Raise an error if the tap has ended, and what ``also_check`` raises. A process that ends is judged later."""
+        self.also_check()
+        if not self._stopped:
+            self.tap.check()
+
+    def await_flowing(self) -> None:
+        """Wait until messages flow. Raise LoadNotBegunError, with what the programs wrote last, if they do not."""
+        wanted = self.workload.flowing
+
+        def flowing() -> bool:
+            self.check()
+            if ended := [e for e in self._own if e.event == "ended" and not self.instances[e.process].stated.restarted]:
+                one = ended[0]
+                how = f"{one.process} ended with status {one.status} before messages flowed"
+                raise LoadNotBegunError(f"{how}; its last lines:\n{one.detail}")
+            seen = self.progress()
+            return seen.published >= wanted.published and seen.received >= wanted.delivered
+
+        try:
+            wait_until(flowing, timeout_s=wanted.within_s, what="the application's messages", poll_s=_POLL_S)
+        except WaitTimeout as error:
+            seen = self.progress()
+            raise LoadNotBegunError(
+                f"{seen.published:,} messages were published and {seen.received:,} delivered {wanted.within_s:g} s "
+                f"after the application's start; {wanted.published:,} and {wanted.delivered:,} are demanded "
+                "(workload.flowing); see what its processes wrote, under logs/"
+            ) from error
+
+    def know(self, queues: ApplicationQueues) -> None:
+        """Take the queues that messages must arrive in from now on."""
+        with self._lock:
+            self._queues, self._known_us = queues, now_us()
+
+    def begin_variation(self) -> int:
+        return now_us()
+
+    def stop_publishers(self, *, timeout_s: float) -> bool:
+        """Ask the processes that stop before the drain to end, and wait for the last confirms. Return whether all ended
+        by themselves."""
+        return self._end("before_drain", at_least_s=timeout_s)
+
+    def drain(self, depths: Depths, *, idle_s: float, timeout_s: float) -> DrainResult:
+        """Wait until every message that must arrive has been delivered, or all queues are empty."""
+        moved_s, count, empty_s = time.monotonic(), -1, None
+
+        def drained() -> str:
+            nonlocal moved_s, count, empty_s
+            self.check()
+            missing = self._missing()
+            if not missing:
+                return "every message that must arrive was delivered"
+            arrived = sum(self._messages.delivered.values())
+            now_s = time.monotonic()
+            if arrived != count:
+                moved_s, count, empty_s = now_s, arrived, None
+            if now_s - moved_s < idle_s:
+                return ""
+            try:
+                held = any(any(depth) for depth in depths().values())
+            except DepthsUnknown:
+                return ""
+            empty_s = None if held else (empty_s or now_s)
+            return "" if empty_s is None or now_s - empty_s < idle_s else "all queues are empty"
+
+        try:
+            detail = wait_until(
+                drained, timeout_s=timeout_s, what="the application to drain its queues", poll_s=_POLL_S
+            )
+            complete = True
+        except WaitTimeout:
+            detail, complete = f"messages were left in the queues after {timeout_s:g} s", False
+        with suppress(WaitTimeout):
+            wait_until(
+                lambda: not self._unsettled(), timeout_s=idle_s, what="the last acknowledgements", poll_s=_POLL_S
+            )
+        with self._lock:
+            missing, owed = self._missing(), sum(self._owed.values())
+        return DrainResult(complete, owed, owed - missing, missing, str(detail))
+
+    def _missing(self) -> int:
+        """Return how many messages that must arrive have not."""
+        with self._lock:
+            self._update()
+            owed: Counter[tuple[int, str]] = Counter()
+            got: defaultdict[tuple[int, str], int] = defaultdict(int)
+            for publish in self._messages.publishes:
+                if self._is_owed(publish) and self._queues is not None:
+                    owed.update((publish.identity, queue) for queue in self._queues.owed(*publish.route))
+            for delivery in self._messages.deliveries:
+                key = (delivery.identity, delivery.queue)
+                got[key] += not delivery.redelivered or not got[key]
+            self._owed = owed
+            return sum(max(0, count - got[key]) for key, count in owed.items())
+
+    def _unsettled(self) -> int:
+        with self._lock:
+            self._update()
+            return self._messages.unsettled()
+
+    def _is_owed(self, publish: Publish) -> bool:
+        if publish.mode is Mode.PLAIN:
+            return self.workload.unconfirmed == "judged" and publish.sent_us >= self._known_us
+        return publish.outcome is Outcome.CONFIRMED and publish.sent_us >= self._known_us
+
+    def _update(self) -> None:
+        if not self._stopped:
+            self._messages.update()
+
+    def stop(self) -> None:
+        """End all processes, then the tap, and convert its record into the history."""
+        if self._stopped:
+            return
+        self._asked_us = now_us()
+        try:
+            self._end("after_drain", at_least_s=0.0)
+        finally:
+            with self._lock:
+                self._stopped = True
+                self._opened.close()
+        with self._lock:
+            self._convert()
+
+    def _end(self, when: str, *, at_least_s: float) -> bool:
+        """Ask processes to end, and wait for them, each for as long as it may take."""
+        mine = [instance for instance in self.instances.values() if instance.stated.stops == when]
+        for instance in mine:
+            instance.ask_to_end()
+        ends = [instance.await_end(timeout_s=max(at_least_s, instance.stated.stop_within_s)) for instance in mine]
+        return all(ends)
+
+    def _convert(self) -> None:
+        wire: Sequence[WireEvent] = self._messages.complete(asked_us=self._asked_us)
+        if self._queues is None:
+            return  # nothing flowed, so there is nothing to judge
+        application = Application(
+            run=self._run,
+            vhost=self.vhost,
+            instances=tuple(self.instances),
+            nodes=self._cluster.topology.node_names,
+            queues=self._queues,
+            known_us=self._known_us,
+            judges_plain=self.workload.unconfirmed == "judged",
+        )
+        history = ApplicationHistory(application, self._messages, wire, tuple(self._own))
+        use = history.write(self._folder)
+        self._record("application_use", **use)
+        for advice in advised(use):
+            self._record("note", detail=advice)
+
+    def close(self) -> None:
+        try:
+            self.stop()
+        finally:
+            self._opened.close()

@@ -1,0 +1,217 @@
+"""Follow what a tap records of messages: what became of each publish, and of each delivery."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from rabbitmq_resilience.history.event_log import read_events
+from rabbitmq_resilience.history.events import WireEvent
+from rabbitmq_resilience.history.history import Outcome, StreamReader
+from rabbitmq_resilience.tap.wire_history import EVENTS_FILE, WIRE, WIRE_FILE, Kind, Mode, Row
+
+#: A channel of a connection.
+Session = tuple[int, int]
+#: Exchange and routing key.
+Route = tuple[str, str]
+
+
+class Connection(NamedTuple):
+    """The process that opened a connection, and the node that it leads to."""
+
+    process: str
+    node: str
+
+
+@dataclass(slots=True)
+class Publish:
+    """A message that a process published, and what became of it. ``tag``: the number of its confirm."""
+
+    process: str
+    node: str
+    session: Session
+    sent_us: int
+    tag: int
+    mode: Mode
+    route: Route
+    identity: int
+    named: bool
+    body: int
+    mandatory: bool
+    outcome: Outcome = Outcome.UNKNOWN
+    outcome_us: int | None = None
+    returned: bool = False
+
+
+@dataclass(slots=True)
+class Delivery:
+    """A message that a process was sent. ``settled``: acknowledged or rejected, or taken as acknowledged."""
+
+    process: str
+    session: Session
+    received_us: int
+    tag: int
+    queue: str
+    redelivered: bool
+    automatic: bool
+    identity: int
+    body: int
+    settled: bool = False
+    #: Whether its channel ended first, so that the broker took it back.
+    taken_back: bool = False
+
+
+@dataclass
+class _Channel:
+    """What waits on a channel: publishes by the tag of their confirm, those of a transaction, unsettled deliveries."""
+
+    confirms: dict[int, Publish] = field(default_factory=dict)
+    transaction: list[Publish] = field(default_factory=list)
+    deliveries: dict[int, Delivery] = field(default_factory=dict)
+
+
+class WireMessages:
+    """The messages of a tap's record, read while it grows. ``folder`` is the tap's.
+
+    Call ``update`` for what was recorded since. Until the record is complete, what still waits is of unknown outcome.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._rows = StreamReader(folder / WIRE_FILE, WIRE)
+        self._events_file = folder / EVENTS_FILE
+        self._channels: defaultdict[Session, _Channel] = defaultdict(_Channel)
+        self.connections: dict[int, Connection] = {}
+        self.publishes: list[Publish] = []
+        self.deliveries: list[Delivery] = []
+        self.published: Counter[str] = Counter()
+        self.confirmed: Counter[str] = Counter()
+        self.delivered: Counter[str] = Counter()
+
+    def update(self) -> None:
+        """Read what was recorded since the last call."""
+        for batch in self._rows.batches():
+            columns = [batch.column(name).to_pylist() for name in WIRE.names]
+            for values in zip(*columns, strict=True):
+                self._take(Row(*values))
+
+    def complete(self, *, asked_us: int) -> Sequence[WireEvent]:
+        """Read the rest of a complete record, settle what still waits, and return its events.
+
+        Deliveries on channels that ended before ``asked_us``, when the processes were asked to end, went back to their
+        queues."""
+        self.update()
+        events = list(self.events())
+        ends = _ends(events)
+        last_us = max([event.t_us for event in events], default=0)
+        for session, channel in self._channels.items():
+            ended_us = ends.get(session)
+            for publish in [*channel.confirms.values(), *channel.transaction]:
+                publish.outcome_us = ended_us or last_us
+            for delivery in channel.deliveries.values():
+                delivery.taken_back = ended_us is not None and ended_us < asked_us
+        return events
+
+    def events(self) -> Iterator[WireEvent]:
+        """Yield the tap's events so far."""
+        if self._events_file.exists():
+            yield from (event for event in read_events(self._events_file) if isinstance(event, WireEvent))
+
+    def unsettled(self) -> int:
+        """Return how many deliveries wait for an acknowledgement on channels that are open."""
+        ends = _ends(list(self.events()))
+        return sum(len(channel.deliveries) for session, channel in self._channels.items() if session not in ends)
+
+    def _connection(self, number: int) -> Connection:
+        if number not in self.connections:
+            for event in self.events():
+                if event.what == "opened":
+                    self.connections[event.connection] = Connection(event.fields["process"], event.fields["node"])
+        return self.connections[number]
+
+    def _take(self, row: Row) -> None:
+        session = (row.connection, row.session)
+        channel, kind = self._channels[session], Kind(row.kind)
+        match kind:
+            case Kind.PUBLISHED:
+                self._published(row, session, channel)
+            case Kind.CONFIRMED | Kind.NACKED:
+                outcome = Outcome.CONFIRMED if kind is Kind.CONFIRMED else Outcome.NACKED
+                for tag in _meant(row, channel.confirms):
+                    self._settle(channel.confirms.pop(tag), outcome, row.t_us)
+            case Kind.RETURNED:
+                _mark_returned(row, [*channel.confirms.values(), *channel.transaction])
+            case Kind.COMMITTED | Kind.ROLLED_BACK:
+                outcome = Outcome.CONFIRMED if kind is Kind.COMMITTED else Outcome.NACKED
+                for publish in channel.transaction:
+                    self._settle(publish, outcome, row.t_us)
+                channel.transaction.clear()
+            case Kind.DELIVERED | Kind.GOT:
+                self._delivered(row, session, channel)
+            case Kind.ACKED | Kind.REJECTED:
+                for tag in _meant(row, channel.deliveries):
+                    channel.deliveries.pop(tag).settled = True
+
+    def _published(self, row: Row, session: Session, channel: _Channel) -> None:
+        process, node = self._connection(row.connection)
+        route = (row.place, row.routing_key)
+        mode = Mode(row.mode)
+        publish = Publish(
+            process, node, session, row.t_us, row.tag, mode, route, row.identity, row.named, row.body, row.flag
+        )
+        self.publishes.append(publish)
+        self.published[process] += 1
+        if mode is Mode.CONFIRMS:
+            channel.confirms[row.tag] = publish
+        elif mode is Mode.TRANSACTIONS:
+            channel.transaction.append(publish)
+        else:
+            publish.outcome_us = row.t_us
+
+    def _settle(self, publish: Publish, outcome: Outcome, t_us: int) -> None:
+        publish.outcome = Outcome.RETURNED if publish.returned and outcome is Outcome.CONFIRMED else outcome
+        publish.outcome_us = t_us
+        self.confirmed[publish.process] += outcome is Outcome.CONFIRMED
+
+    def _delivered(self, row: Row, session: Session, channel: _Channel) -> None:
+        process, _ = self._connection(row.connection)
+        automatic = Mode(row.mode) is Mode.AUTOMATIC
+        delivery = Delivery(
+            process, session, row.t_us, row.tag, row.place, row.flag, automatic, row.identity, row.body, automatic
+        )
+        self.deliveries.append(delivery)
+        self.delivered[process] += 1
+        if not automatic:
+            channel.deliveries[row.tag] = delivery
+
+
+def _meant(row: Row, waiting: Mapping[int, object]) -> list[int]:
+    """Return the tags that a row settles: its own, or all up to it; with tag 0 and ``multiple``, all."""
+    if not row.multiple:
+        return [row.tag] if row.tag in waiting else []
+    return [tag for tag in waiting if tag <= row.tag or row.tag == 0]
+
+
+def _mark_returned(row: Row, waiting: Sequence[Publish]) -> None:
+    """Mark the first publish that waits and fits a returned message; it is returned before its confirm."""
+    for publish in waiting:
+        if not publish.returned and (publish.identity, publish.route) == (row.identity, (row.place, row.routing_key)):
+            publish.returned = True
+            return
+
+
+def _ends(events: Sequence[WireEvent]) -> Mapping[Session, int]:
+    """Return when each channel ended, by itself or with its connection."""
+    ends: dict[Session, int] = {}
+    opened: defaultdict[int, set[int]] = defaultdict(set)
+    for event in events:
+        if event.what == "channel_opened":
+            opened[event.connection].add(event.fields["session"])
+        elif event.what == "channel_closed":
+            ends.setdefault((event.connection, event.fields["session"]), event.t_us)
+        elif event.what in {"lost", "closed", "connection_closed"}:
+            for session in opened[event.connection]:
+                ends.setdefault((event.connection, session), event.t_us)
+    return ends
