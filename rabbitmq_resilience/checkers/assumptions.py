@@ -16,7 +16,7 @@ from rabbitmq_resilience.checkers.observed_faults import ObservedFault
 from rabbitmq_resilience.checkers.traffic import TICK_US
 from rabbitmq_resilience.checkers.units import counted, seconds
 from rabbitmq_resilience.checkers.verdict import EXAMPLES_MAX, Finding, History, Number, Scope, Verdict
-from rabbitmq_resilience.history.events import ENDED_EARLY, DrainEvent, FaultEvent, NoteEvent
+from rabbitmq_resilience.history.events import ENDED_EARLY, ApplicationUseEvent, DrainEvent, FaultEvent, NoteEvent
 
 
 def _finding(problems: Sequence[str], good: str, **numbers: Number) -> Finding:
@@ -106,7 +106,8 @@ class LoadNotZero:
         steady_us = facts.phases.get("chaos", facts.publishing_us[1]) - facts.publishing_us[0]
         ticks = -(-steady_us // TICK_US)
         confirmed = 0 if ledger.traffic is None else int(np.sum(ledger.traffic.messages[:ticks]))
-        problems = [] if confirmed else ["nothing was confirmed in the steady phase"]
+        plain = any(use["plain"] for event in facts.of_kind(ApplicationUseEvent) for use in event.processes.values())
+        problems = [] if confirmed or plain else ["nothing was confirmed in the steady phase"]
         problems += [] if ledger.read else ["nothing was delivered"]
         good = f"{counted(confirmed, 'message was', 'messages were')} confirmed in the steady phase"
         return _finding(problems, good, confirmed_steady=confirmed, deliveries=ledger.deliveries)

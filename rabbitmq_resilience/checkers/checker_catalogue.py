@@ -20,6 +20,7 @@ from rabbitmq_resilience.checkers.assumptions import (
 )
 from rabbitmq_resilience.checkers.availability import Availability
 from rabbitmq_resilience.checkers.backlog import Backlog
+from rabbitmq_resilience.checkers.consumers_back import ConsumersBack
 from rabbitmq_resilience.checkers.dead_letters import DeadLetterPromise
 from rabbitmq_resilience.checkers.disk import Disk
 from rabbitmq_resilience.checkers.flow import SteadyFlow
@@ -33,8 +34,11 @@ from rabbitmq_resilience.checkers.no_crash import NoCrash
 from rabbitmq_resilience.checkers.no_loss import NoLoss
 from rabbitmq_resilience.checkers.order import Order
 from rabbitmq_resilience.checkers.partition_mode import PartitionMode
+from rabbitmq_resilience.checkers.reconnects import Reconnects
 from rabbitmq_resilience.checkers.recovery import Recovery
+from rabbitmq_resilience.checkers.settled import Settled
 from rabbitmq_resilience.checkers.single_active_consumer import SingleActiveConsumer
+from rabbitmq_resilience.checkers.stays_up import StaysUp
 from rabbitmq_resilience.checkers.throughput import Throughput
 from rabbitmq_resilience.checkers.unacked import Unacked
 from rabbitmq_resilience.checkers.uptime import Uptime
@@ -65,7 +69,14 @@ OURS: Mapping[str, type[InvariantSpec]] = {
     "flow": SteadyFlow,
     "held_back": HeldBack,
     "dead_letters": DeadLetterPromise,
+    "stays_up": StaysUp,
+    "reconnects": Reconnects,
+    "consumers": ConsumersBack,
+    "settled": Settled,
 }
+
+#: What is judged of the user's own application alone.
+OF_APPLICATIONS = frozenset({"stays_up", "reconnects", "consumers", "settled"})
 
 INVARIANTS: Mapping[str, type[InvariantSpec]] = merged(OURS, "invariants", base=InvariantSpec)
 

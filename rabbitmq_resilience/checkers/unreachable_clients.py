@@ -14,7 +14,7 @@ from rabbitmq_resilience.checkers.message_ledger import Ledger
 from rabbitmq_resilience.checkers.observed_faults import NEVER_US
 from rabbitmq_resilience.checkers.pauses import pauses_of
 from rabbitmq_resilience.checkers.times import NEVER, Period, Times, at_least, later, times, union
-from rabbitmq_resilience.history.events import ClusterEvent, LoadEvent
+from rabbitmq_resilience.history.events import ApplicationUseEvent, ClusterEvent, LoadEvent
 
 _PUBLISHER = "publisher"
 _CHANGES = ("injecting", "injected", "healing", "healed")
@@ -57,7 +57,9 @@ def _kept_away(facts: Facts, role: str) -> KeptAway:
         return at_least(len(lost), lost) if lost else NEVER
 
     others = without("", ways)
+    of_application = _processes(facts, role)
     found = {number: without(f"{role}:{number}", ways) for number in _cut_clients(facts, role)}
+    found |= {number: without(client, ways) for number, client in of_application.items()}
     for number, mine in _of_own_zone(facts, ways).items() if role == _PUBLISHER else ():
         found[number] = without(f"{role}:{number}", mine)
     for number, spans in _killed(facts, role).items():
@@ -71,6 +73,13 @@ def _ways(facts: Facts) -> Mapping[str, frozenset[str]]:
     nodes = facts.cluster.nodes if facts.cluster else ()
     found = {address: frozenset(behind) for address, behind in recorded.items()}
     return found or {node: frozenset({node}) for node in nodes}
+
+
+def _processes(facts: Facts, role: str) -> Mapping[int, str]:
+    """Return the clients of a role that are processes of the user's application, by number, as steps name them."""
+    use = next(facts.of_kind(ApplicationUseEvent), None)
+    processes = use.processes if use is not None else {}
+    return {of[role]: f"application:{name}" for name, of in processes.items() if of[role] is not None}
 
 
 def _cut_clients(facts: Facts, role: str) -> set[int]:

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from rabbitmq_resilience.checkers.application_connections import connections_of
 from rabbitmq_resilience.checkers.facts import Facts
 from rabbitmq_resilience.checkers.message_ledger import NO_ROW, Ledger, Messages, ledger_of
 from rabbitmq_resilience.checkers.possible_times import impossible_times
@@ -61,6 +62,7 @@ class HistoryWhole:
         facts, recorded = history.facts, history.recorded
         lives = incarnations(facts)
         problems = list(recorded.troubles) if recorded is not None else []
+        problems += _unread(facts)
         if not problems:
             problems += _problems_of_ends(lives)
             problems += impossible_times(history)
@@ -91,6 +93,13 @@ def incarnations(facts: Facts) -> Mapping[str, Mapping[int, Life]]:
         elif event.event in ("stopped", "killed", "hung"):
             life.end = event.event
     return found
+
+
+def _unread(facts: Facts) -> Iterator[str]:
+    """Yield the connections of an application that the tap could not read to their end."""
+    for connection in connections_of(facts):
+        if connection.unreadable:
+            yield f"a connection of {connection.process} to {connection.node} was not read: {connection.unreadable}"
 
 
 def _problems_of_ends(lives: Mapping[str, Mapping[int, Life]]) -> Iterator[str]:

@@ -1,0 +1,58 @@
+"""Check that each queue of the user's application has its consumers again once all faults are healed."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from rabbitmq_resilience.checkers.application_connections import connections_of, consumers_at
+from rabbitmq_resilience.checkers.units import counted, seconds
+from rabbitmq_resilience.checkers.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
+from rabbitmq_resilience.history.events import ApplicationUseEvent
+
+
+class ConsumersBack(InvariantSpec):
+    """Each queue that had consumers when the faults began has as many again, ``within_s`` after the last healing, and
+    keeps them until the drain. Queues that go with their consumers do not count. If the drain began earlier than that,
+    a queue without all its consumers is UNKNOWN."""
+
+    forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "faults_begun", "watched"})
+
+    within_s: Annotated[float, Field(gt=0)] = 60.0
+
+    @property
+    def settled_s(self) -> float:
+        return self.within_s
+
+    def check(self, history: History) -> Finding:
+        facts = history.facts
+        healed_us, phases = facts.last_healed_us, facts.phases
+        if not {"chaos", "drain"} <= phases.keys():
+            return Finding(Verdict.UNKNOWN, "the phases of the run were not recorded")
+        if healed_us is None:
+            return Finding(Verdict.VALID, "there was no fault")
+        connections = connections_of(facts)
+        use = next(facts.of_kind(ApplicationUseEvent), None)
+        passing = use.skipped if use is not None else {}
+        wanted = {queue: n for queue, n in consumers_at(connections, phases["chaos"]).items() if queue not in passing}
+        if not wanted:
+            return Finding(Verdict.UNKNOWN, "no queue had a consumer when the faults began")
+        due_us = healed_us + self.within_s * 1e6
+        short = due_us > phases["drain"]
+        moments = [min(due_us, phases["drain"] - 1), phases["drain"] - 1]
+        problems = {
+            queue: f"{queue} had {counted(count, 'consumer')} before the faults, and {there} at {facts.at(at_us)}, "
+            f"{seconds(at_us - healed_us):g} s after the last healing"
+            for at_us in moments
+            for queue, count in wanted.items()
+            if (there := consumers_at(connections, at_us).get(queue, 0)) < count
+        }
+        numbers = {"queues": len(wanted), "without": len(problems)}
+        coverage = Coverage(len(wanted), len(wanted), "queues")
+        if not problems:
+            summary = f"{counted(len(wanted), 'queue')} had all consumers again"
+            return Finding(Verdict.VALID, summary, numbers, (), coverage)
+        examples = tuple(list(problems.values())[:EXAMPLES_MAX])
+        verdict = Verdict.UNKNOWN if short else Verdict.INVALID
+        return Finding(verdict, examples[0], numbers, examples, coverage)
