@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import Field
 
 from rabbitmq_resilience.nemesis.alarm import Alarm
+from rabbitmq_resilience.nemesis.answer_method import AnswerMethod
 from rabbitmq_resilience.nemesis.clock import Clock
 from rabbitmq_resilience.nemesis.damage_file import DamageFile
 from rabbitmq_resilience.nemesis.delete_queue import DeleteQueue
@@ -21,9 +22,11 @@ from rabbitmq_resilience.nemesis.disconnect import Disconnect
 from rabbitmq_resilience.nemesis.disk_errors import DiskErrors
 from rabbitmq_resilience.nemesis.disk_full import DiskFull
 from rabbitmq_resilience.nemesis.drain_node import DrainNode
+from rabbitmq_resilience.nemesis.drop_method import DropMethod
 from rabbitmq_resilience.nemesis.enable_feature_flag import EnableFeatureFlag
 from rabbitmq_resilience.nemesis.flapping import Flapping
 from rabbitmq_resilience.nemesis.footprint import FORMER_MEMBERS
+from rabbitmq_resilience.nemesis.hold_method import HoldMethod
 from rabbitmq_resilience.nemesis.kill import Kill
 from rabbitmq_resilience.nemesis.kill_client import KillClient
 from rabbitmq_resilience.nemesis.latency import Latency
@@ -65,6 +68,9 @@ OURS: tuple[type[ScheduledFault], ...] = (
     DamageFile,  # a stored file is damaged while its broker is down
     Clock,  # the clock of a broker jumps
     Stress,  # other processes take CPU, memory and disk from brokers
+    HoldMethod,  # the reply to one method of AMQP comes late
+    DropMethod,  # a method never arrives
+    AnswerMethod,  # a method is answered with an error
     PurgeQueue,  # the messages of a queue are dropped by hand
     DeleteQueue,  # a queue is deleted by hand, and declared again
     Rebalance,  # leaders are spread over the nodes
