@@ -14,7 +14,8 @@ from rabbitmq_resilience.tap.method_rules import Treatment
 class AnswerMethod(MethodStep):
     """A tap answers in place of the broker with the error ``code`` and ``text``, in the broker's form:
     it closes the channel (403, 404, 405, 406, ...) or the connection (320, 501 to 506, 530, 540, 541). The broker sees
-    that the channel, or the connection, is closed."""
+    that the channel, or the connection, is closed. ``method``, ``process`` and ``times`` are as in
+    ``hold_method``."""
 
     fault: Literal["answer_method"] = "answer_method"
     code: int

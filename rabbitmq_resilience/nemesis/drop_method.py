@@ -10,7 +10,8 @@ from rabbitmq_resilience.tap.method_rules import Treatment
 
 class DropMethod(MethodStep):
     """A tap drops a method, with its content if it has one. Nothing of this kind happens on a network
-    that works: it shows what a client does when a reply never comes."""
+    that works: it shows what a client does when a reply never comes. ``method``, ``process`` and ``times`` are as in
+    ``hold_method``."""
 
     fault: Literal["drop_method"] = "drop_method"
 

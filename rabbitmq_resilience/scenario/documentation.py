@@ -29,6 +29,7 @@ from rabbitmq_resilience.scenario.model import Phases, Scenario
 from rabbitmq_resilience.scenario.schema import schema
 from rabbitmq_resilience.sut.drivers import DRIVERS
 from rabbitmq_resilience.workload import presets
+from rabbitmq_resilience.workload.application_model import ApplicationWorkload
 from rabbitmq_resilience.workload.presets import Preset
 from rabbitmq_resilience.workload.workload_model import Workload
 
@@ -92,6 +93,7 @@ def page() -> str:
         topology=_definition("topology", Topology, nested=True),
         presets=[_load(name, presets.load(name)) for name in presets.names()],
         workload=_definition("workload", Workload, nested=True),
+        application=_definition("application", ApplicationWorkload, nested=True),
         phases=_definition("phases", Phases),
         schedule=_definition("schedule", ScheduledFault),
         targets=_text(targets),
@@ -124,7 +126,9 @@ def _inner(model: type[BaseModel]) -> Iterator[Definition]:
 def _mappings(model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
     """Yield the mappings that are values in ``model`` or inside such a value, each with the name of its field. Faults
     are left out."""
-    for name, field in model.model_fields.items():
+    own = model.own_fields() if issubclass(model, ApplicationWorkload) else model.model_fields
+    for name in own:
+        field = model.model_fields[name]
         for inside in _models(field.annotation):
             if not issubclass(inside, ScheduledFault):
                 yield name, inside

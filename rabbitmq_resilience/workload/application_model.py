@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import re
-import shlex
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from shutil import which
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
+from pydantic import (
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from rabbitmq_resilience.model.base import Spec
 from rabbitmq_resilience.workload.workload_fields import WorkloadFields
@@ -17,6 +24,8 @@ from rabbitmq_resilience.workload.workload_model import Workload
 
 #: The role of the clients' names: ``application:worker-0``.
 ROLE = "application"
+#: In a command, the interpreter of this process.
+PYTHON = "{python}"
 PROCESSES_MAX = 50
 
 _VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -46,8 +55,10 @@ def _checked(names: Mapping[str, str]) -> Mapping[str, str]:
 class ApplicationProcess(Spec):
     """A program of the application, run ``number`` times.
 
-    ``command`` is a list of the program and its arguments, without a shell. ``folder``: where it is run, relative to
-    the fault file. ``environ``: further variables of its environment. ``restarted``: it is started again when it ends
+    ``command`` is a list of the program and its arguments, without a shell; ``{python}`` is the Python that plays the
+    scenario, which has pika. ``folder``: where it is run, relative to the fault file. ``environ``: further variables of
+    its environment, which are recorded; a secret goes into the environment of pytest, which processes get too.
+    ``restarted``: it is started again when it ends
     by itself, as a supervisor does. ``stops``: when it is asked to end. ``before_drain`` is for programs that publish:
     the drain begins when they have ended. ``after_drain`` is for those that consume. It is asked by ``stop_signal``,
     and killed if it does not end within ``stop_within_s``.
@@ -73,8 +84,10 @@ class ApplicationProcess(Spec):
         """Return the names of its processes: ``worker-0``, ``worker-1``, ..."""
         return tuple(f"{self.name}-{i}" for i in range(self.number))
 
-    def __str__(self) -> str:
-        return f"{self.name} ({shlex.join(self.command)})"
+    @property
+    def arguments(self) -> list[str]:
+        """Return the command as it is run on this machine."""
+        return [sys.executable if word == PYTHON else word for word in self.command]
 
 
 class Variables(Spec):
@@ -113,6 +126,8 @@ class ApplicationWorkload(Workload):
     whether the loss of messages that were published without confirms is ``judged``, or only ``reported``. What each
     process writes to its output is in the run's folder, under ``logs``.
     """
+
+    model_config = ConfigDict(title="application")
 
     kind: Literal["application"]  # type: ignore[assignment]
     processes: Annotated[tuple[ApplicationProcess, ...], Field(min_length=1)]
@@ -181,7 +196,7 @@ def missing_programs(workload: ApplicationWorkload, folder: Path) -> Iterator[tu
     the fault file."""
     for index, process in enumerate(workload.processes):
         where = (folder / process.folder) if process.folder is not None else folder
-        program = process.command[0]
+        program = process.arguments[0]
         found = which(program) if "/" not in program else which(str((where / program).resolve()))
         if not where.is_dir():
             yield index, f"{process.name} is run in {where}, and there is no such folder"

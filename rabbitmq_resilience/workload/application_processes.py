@@ -66,7 +66,7 @@ class ApplicationInstance:
             try:
                 with self._log.open("ab") as log:
                     self._process = subprocess.Popen(
-                        list(self.stated.command),
+                        self.stated.arguments,
                         cwd=self.stated.folder,
                         env={**os.environ, **self.stated.environ, **self._environ},
                         stdin=subprocess.DEVNULL,
