@@ -54,7 +54,7 @@ def produce(connection: BlockingConnection, channel: BlockingChannel) -> None:
 def work(connection: BlockingConnection, channel: BlockingChannel) -> None:
     """Work on orders, and acknowledge each one afterwards."""
     channel.basic_qos(prefetch_count=20)
-    channel.basic_consume(QUEUE, lambda its, method, _, body: its.basic_ack(method.delivery_tag))
+    channel.basic_consume(QUEUE, lambda its, method, _, __: its.basic_ack(method.delivery_tag))
     while not stop.is_set():
         connection.process_data_events(time_limit=0.2)
 
