@@ -11,6 +11,7 @@ from dataclasses import asdict
 from typing import Any
 
 from rabbitmq_resilience.history.round_trips import KINDS
+from rabbitmq_resilience.report.application_lanes import STATES
 from rabbitmq_resilience.report.series import Series
 from rabbitmq_resilience.report.timeline import FaultWindow, SwimLane
 
@@ -39,6 +40,7 @@ def charts(series: Series) -> dict[str, Any]:
         _schedule(series),
         _lanes("Alerts of your rules", series.alerts, ("pending", "firing")),
         _lanes("Nodes", line.nodes, ("up", "paused", "suspended", "down")),
+        _lanes("The application's processes", series.processes, STATES),
         _lanes("Links", line.links, ("cut", "slow")),
         _lanes("Publishers", line.blocked, ("blocked",)),
         _lanes("Alarms", brokers.alarms, ("alarm",)),

@@ -21,6 +21,7 @@ from rabbitmq_resilience.history.history import Outcome
 from rabbitmq_resilience.history.metrics import ReadMetrics, no_metrics
 from rabbitmq_resilience.history.recorded_alerts import RecordedAlerts
 from rabbitmq_resilience.report.alert_lanes import alert_lanes
+from rabbitmq_resilience.report.application_lanes import application_lanes
 from rabbitmq_resilience.report.background_lanes import Curves, churn_curves, idle_curves, idle_lost
 from rabbitmq_resilience.report.broker_curves import BrokerCurves, brokers
 from rabbitmq_resilience.report.timeline import POINTS_MAX, SwimLane, Timeline, timeline
@@ -64,6 +65,7 @@ class Series:
     idle: Curves = field(default_factory=dict)
     idle_lost: int = 0
     churn: Curves = field(default_factory=dict)
+    processes: tuple[SwimLane, ...] = ()
 
 
 def series(
@@ -113,6 +115,7 @@ def series(
         alerts=alert_lanes(alerts, origin_us=origin_us),
         idle=idle_curves(events, buckets.middles_us()),
         idle_lost=idle_lost(events),
+        processes=application_lanes(events, origin_us=origin_us, end_us=end_us),
         churn=churn_curves(events, buckets.index_of, buckets=buckets.n, bucket_s=buckets.width_s),
     )
 

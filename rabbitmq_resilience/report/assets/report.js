@@ -247,7 +247,7 @@
 
   function drawAll() {
     const style = getComputedStyle(document.documentElement);
-    for (const name of ["ink", "soft", "faint", "line", "paper", "fault", "phase", "up", "paused", "suspended", "down", "cut", "slow", "blocked", "alarm", "pending", "firing",
+    for (const name of ["ink", "soft", "faint", "line", "paper", "fault", "phase", "up", "paused", "suspended", "down", "cut", "slow", "blocked", "alarm", "pending", "firing", "gone", "consuming", "connected", "reconnecting",
       "c1", "c2", "c3", "c4", "c5", "c6", "c7"]) colours[name] = style.getPropertyValue("--" + name).trim();
     const pen = panels[0]?.canvas.getContext("2d");
     if (!pen) return;
