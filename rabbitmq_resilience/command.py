@@ -118,6 +118,10 @@ COMMANDS: Mapping[str, Command] = {
         "Estimate what a load needs, from a sweep that measured messages for a CPU-second.",
         f"{_EXTENSIONS}.sweeps.capacity_command:main",
     ),
+    "tap": Command(
+        "Record what an application says to its brokers, and say where that is unsafe; nothing is broken.",
+        "rabbitmq_resilience.workload.tap_command:main",
+    ),
     "presets": Command("List the loads that have a name.", f"{__name__}:presets"),
     "cluster": Command(
         "Show what was found of a cluster that runs already, and what may be done to it.",

@@ -38,6 +38,7 @@ class Tap(Closing):
     """A tap on the wire between clients and brokers. Its record is in ``folder`` once it is closed."""
 
     def __init__(self, folder: Path) -> None:
+        folder = folder.resolve()  # its processes run elsewhere
         self._log = folder / LOG_FILE
         self._lock = threading.Lock()
         self._ids = itertools.count()

@@ -15,6 +15,7 @@ from rabbitmq_resilience.history.history import DELIVERIES, PUBLISHES, Outcome, 
 from rabbitmq_resilience.history.routes import Routes
 from rabbitmq_resilience.tap.wire_history import Mode
 from rabbitmq_resilience.workload.application_queues import ApplicationQueues
+from rabbitmq_resilience.workload.application_use import used
 from rabbitmq_resilience.workload.counters import Count, Counters
 from rabbitmq_resilience.workload.load import Load, deliveries_path, publishes_path
 from rabbitmq_resilience.workload.wire_messages import Delivery, Publish, WireMessages
@@ -229,31 +230,13 @@ class ApplicationHistory:
 
     def _uses(self) -> dict[str, dict[str, Any]]:
         """Return how each process used its brokers; see ``history.events.ApplicationUseEvent``."""
-        return {name: self._use(name) for name in self._application.instances}
-
-    def _use(self, name: str) -> dict[str, Any]:
-        sent = [publish for publish in self._messages.publishes if publish.process == name]
-        got = [delivery for delivery in self._messages.deliveries if delivery.process == name]
-        unsettled = Counter(d.queue for d in got if not d.settled and not d.taken_back)
-        consuming = [
-            event
-            for event in self._wire
-            if event.what == "consuming" and self._messages.connections[event.connection].process == name
-        ]
         return {
-            "publisher": self._publishers.index(name) if name in self._publishers else None,
-            "consumer": self._consumers.index(name) if name in self._consumers else None,
-            "published": len(sent),
-            "plain": sum(publish.mode is Mode.PLAIN for publish in sent),
-            "optional": sum(not publish.mandatory for publish in sent),
-            "unroutable": sum(not publish.mandatory and self._is_unroutable(publish) for publish in sent),
-            "delivered": len(got),
-            "automatic": sum(delivery.automatic for delivery in got),
-            "acknowledged": sum(delivery.settled and not delivery.automatic for delivery in got),
-            "returned": sum(delivery.taken_back for delivery in got),
-            "unsettled": sum(unsettled.values()),
-            "unsettled_in": dict(unsettled),
-            "unlimited": any(not e.fields["prefetch"] and not e.fields["automatic"] for e in consuming),
+            name: {
+                "publisher": self._publishers.index(name) if name in self._publishers else None,
+                "consumer": self._consumers.index(name) if name in self._consumers else None,
+                **used(name, self._messages, self._wire, is_unroutable=self._is_unroutable),
+            }
+            for name in self._application.instances
         }
 
 
