@@ -24,17 +24,17 @@ class ConsumerLife:
 
 @dataclass
 class ConnectionLife:
-    """A connection of ``process`` to ``node``. ``connected_us`` is None if its handshake was not seen to end. ``last``
-    is the last thing that is known of it, in words."""
+    """A connection of ``process`` to ``node``. ``connected_us`` is None if its handshake was not seen to end.
+    ``states``: in words what was known of it, each from some moment on."""
 
     process: str
     node: str
     opened_us: float
     connected_us: float | None = None
     closed_us: float = NEVER_US
-    last: str = "was opened, and got no further"
     consumers: list[ConsumerLife] = field(default_factory=list)
     unreadable: str = ""
+    states: list[tuple[float, str]] = field(default_factory=list)
     _open: dict[_Tag, ConsumerLife] = field(default_factory=dict)
 
     def take(self, event: WireEvent) -> None:
@@ -43,7 +43,8 @@ class ConnectionLife:
             follow(self, event)
 
     def _connected(self, event: WireEvent) -> None:
-        self.connected_us, self.last = event.t_us, "was open"
+        self.connected_us = event.t_us
+        self.states.append((event.t_us, "was open"))
 
     def _consumes(self, event: WireEvent) -> None:
         fields = event.fields
@@ -53,24 +54,25 @@ class ConnectionLife:
     def _cancelled(self, event: WireEvent) -> None:
         self._end([(event.channel, event.fields["consumer"])], event.t_us)
         if event.fields["by"] == "broker":
-            self.last = f"was open, and the broker had cancelled its consumer of {event.fields['queue']}"
+            queue = event.fields["queue"]
+            self.states.append((event.t_us, f"was open, and the broker had cancelled its consumer of {queue}"))
 
     def _channel_closed(self, event: WireEvent) -> None:
         self._end([key for key in self._open if key[0] == event.channel], event.t_us)
         if event.fields["by"] == "broker":
-            self.last = f"was open, and the broker had closed a channel: {event.fields['text']}"
+            self.states.append((event.t_us, f"was open, and the broker had closed a channel: {event.fields['text']}"))
 
     def _connection_closed(self, event: WireEvent) -> None:
         fields = event.fields
-        self.last = f"was closed by the {fields['by']}: {fields['code']} {fields['text']}"
+        self.states.append((event.t_us, f"was closed by the {fields['by']}: {fields['code']} {fields['text']}"))
         self._close(event.t_us)
 
     def _refused(self, event: WireEvent) -> None:
-        self.last = f"was refused: {event.fields['detail']}"
+        self.states.append((event.t_us, f"was refused: {event.fields['detail']}"))
 
     def _lost(self, event: WireEvent) -> None:
         if self.closed_us == NEVER_US:
-            self.last = f"was lost, by the {event.fields['by']}'s end"
+            self.states.append((event.t_us, f"was lost, by the {event.fields['by']}'s end"))
         self._close(event.t_us)
 
     def _closed(self, event: WireEvent) -> None:
@@ -134,4 +136,5 @@ def doing(connections: Sequence[ConnectionLife], process: str, t_us: float, at: 
     if not mine:
         return "it had never connected"
     last = mine[-1]
-    return f"its last connection, to {last.node}, {last.last} ({at})"
+    states = [text for from_us, text in last.states if from_us <= t_us] or ["was opened, and got no further"]
+    return f"its last connection, to {last.node}, {states[-1]} ({at})"

@@ -15,6 +15,7 @@ from rabbitmq_resilience.checkers.columns import Array, grouped, pieces
 from rabbitmq_resilience.checkers.facts import Facts
 from rabbitmq_resilience.checkers.units import counted
 from rabbitmq_resilience.checkers.verdict import History
+from rabbitmq_resilience.history.events import ApplicationUseEvent
 from rabbitmq_resilience.history.history import Outcome
 
 #: A consumer reads the clock for each message, and needs some microseconds for each one.
@@ -64,6 +65,8 @@ def _note(sent: Sent, publisher: int, sequence: Array, sent_ms: npt.NDArray[np.u
 
 def _of_deliveries(history: History, sent: Sent) -> Iterator[str]:
     early = _CountedKind(history.facts, "were received before they were sent")
+    # A tap reads the clock once for all that comes together.
+    reads_clock = next(history.facts.of_kind(ApplicationUseEvent), None) is None
     at_once = _CountedKind(history.facts, f"came to their consumers over {AT_ONE_MOMENT_MAX} at one microsecond")
     for consumer, publisher, sequence, received_us, intact in pieces(
         history.deliveries(), "consumer", "publisher", "sequence", "received_us", "intact"
@@ -75,7 +78,7 @@ def _of_deliveries(history: History, sent: Sent) -> Iterator[str]:
             before = np.zeros(len(mine), np.bool_)
             before[there] = _since_ms(history.facts, at_us[there]) < known[mine[there]]
             early.enter(before, publisher[rows], mine, at_us)
-        for _, rows in grouped(consumer):
+        for _, rows in grouped(consumer) if reads_clock else ():
             at_us = received_us[rows]
             at_once.enter(_crowded(at_us), publisher[rows], sequence[rows], at_us)
     yield from early.lines()

@@ -24,7 +24,7 @@ from rabbitmq_resilience.history.events import ApplicationUseEvent
 
 
 @dataclass(frozen=True)
-class _Part:
+class _Activity:
     """What a process did before the faults and has to do again. ``again_us``: when it first did, after the healing."""
 
     process: str
@@ -81,7 +81,7 @@ class Reconnects(InvariantSpec):
 
 def _parts(
     history: History, connections: Sequence[ConnectionLife], *, healed_us: float, until_us: float
-) -> Iterator[_Part]:
+) -> Iterator[_Activity]:
     facts = history.facts
     steady_us = facts.phases["steady"], facts.phases["chaos"]
     use = next(facts.of_kind(ApplicationUseEvent), None)
@@ -89,11 +89,11 @@ def _parts(
     got = _moments(history.deliveries(), "consumer", "received_us", steady_us, healed_us)
     for process, fields in (use.processes if use is not None else {}).items():
         if (mine := sent.get(fields["publisher"])) is not None and mine[0]:
-            yield _Part(process, "publish", mine[1])
+            yield _Activity(process, "publish", mine[1])
         if (mine := got.get(fields["consumer"])) is not None and mine[0]:
             consuming = _consuming_us(connections, process, healed_us, until_us)
             first = [at_us for at_us in (mine[1], consuming) if at_us is not None]
-            yield _Part(process, "consume", min(first, default=None))
+            yield _Activity(process, "consume", min(first, default=None))
 
 
 def _moments(

@@ -30,6 +30,7 @@ from rabbitmq_resilience.nemesis.targets import node_problems
 from rabbitmq_resilience.sut.drivers import DRIVERS
 from rabbitmq_resilience.sut.preload.library import find_build
 from rabbitmq_resilience.tools.distributions import ToolMissingError
+from rabbitmq_resilience.workload.application_model import ROLE, ApplicationWorkload
 from rabbitmq_resilience.workload.queues import queue_names
 from rabbitmq_resilience.workload.workload_model import Workload
 
@@ -154,6 +155,8 @@ def _latency(draw: st.DrawFn, topology: Topology, workload: Workload) -> Fields:
 
 
 def _clients(workload: Workload) -> SearchStrategy[str]:
+    if isinstance(workload, ApplicationWorkload):
+        return st.sampled_from([f"{ROLE}:{name}" for name in workload.instances])
     publishers = [f"publisher:{i}" for i in range(workload.publishers)]
     return st.sampled_from([*publishers, *(f"consumer:{i}" for i in range(workload.consumers))])
 

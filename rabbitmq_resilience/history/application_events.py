@@ -45,7 +45,7 @@ class ApplicationUseEvent(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class WireEvent(Event):
-    """What a tap saw of a ``connection`` besides messages, such as opened, client, tuned, connected, channel_closed,
+    """What a tap saw of a ``connection`` in addition to messages: opened, client, tuned, connected, channel_closed,
     consuming, cancelled, blocked, silent, unreadable, lost or closed. ``channel`` is 0 for the connection itself."""
 
     kind: ClassVar[str] = "wire"

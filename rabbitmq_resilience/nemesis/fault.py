@@ -105,7 +105,7 @@ class ClientProcess(Protocol):
     def start(self) -> None: ...
 
 
-class PlayedLoad(Protocol):
+class ActiveLoad(Protocol):
     """What the runner and faults ask of a load, of any kind. Lists have one entry for each client, in their order."""
 
     #: A further check for each ``check``; it raises an error that must end the run.
@@ -155,7 +155,7 @@ class FaultContext:
 
     cluster: Cluster
     observer: Observer
-    load: PlayedLoad
+    load: ActiveLoad
     cuts: CutCount = field(default_factory=CutCount)
     refusals: CutCount = field(default_factory=CutCount)
     #: The limits in bytes of each node and resource, from before any fault changed them.
@@ -168,7 +168,7 @@ class FaultContext:
     opened: ExitStack = field(default_factory=ExitStack)
 
     @classmethod
-    def of(cls, cluster: Cluster, observer: Observer, load: PlayedLoad) -> FaultContext:
+    def of(cls, cluster: Cluster, observer: Observer, load: ActiveLoad) -> FaultContext:
         """Return a context whose proofs know how slow the topology's network makes each link."""
         context = cls(cluster, observer, load)
         for link in cluster.links.proxied:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from rabbitmq_resilience.history.event_log import EventLog
 from rabbitmq_resilience.history.history import now_us
 from rabbitmq_resilience.history.routes import Routes
-from rabbitmq_resilience.nemesis.fault import FaultContext, PlayedLoad
+from rabbitmq_resilience.nemesis.fault import ActiveLoad, FaultContext
 from rabbitmq_resilience.runner.beginning import LOAD_FLOWS_WITHIN_S, await_flow
 from rabbitmq_resilience.scenario.model import Scenario
 from rabbitmq_resilience.sut.broker.management import ApiError, ApiUnreachable
@@ -49,7 +49,7 @@ class LoadKind(Protocol):
     def prepare(self) -> None:
         """Declare what the load finds when it begins, before anything is watched."""
 
-    def start(self, *, alone: Collection[str]) -> AbstractContextManager[PlayedLoad]:
+    def start(self, *, alone: Collection[str]) -> AbstractContextManager[ActiveLoad]:
         """Start the load. ``alone``: clients that faults kill."""
 
     def await_flow(self, context: FaultContext) -> Mapping[str, QueuePlace]:

@@ -19,7 +19,7 @@ from rabbitmq_resilience.model.links import Link
 from rabbitmq_resilience.model.node_options import NodeOptions
 from rabbitmq_resilience.model.settings import detector_poll_s
 from rabbitmq_resilience.model.topology import Topology
-from rabbitmq_resilience.nemesis.fault import FaultContext, PlayedLoad
+from rabbitmq_resilience.nemesis.fault import ActiveLoad, FaultContext
 from rabbitmq_resilience.nemesis.nemesis import Nemesis
 from rabbitmq_resilience.report.index import write_index
 from rabbitmq_resilience.runner.aftermath import await_acknowledged, await_recovery, depths
@@ -209,7 +209,7 @@ def _phases(stage: _Stage, kind: LoadKind, context: FaultContext, live: StatusLi
     phase("end")
 
 
-def _spend(load: PlayedLoad, *, seconds_s: float) -> None:
+def _spend(load: ActiveLoad, *, seconds_s: float) -> None:
     """Let the load run for that time. Raise WorkloadError at once if a worker failed."""
     ends = time.monotonic() + seconds_s
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, TextIO
 
-from rabbitmq_resilience.nemesis.fault import PlayedLoad
+from rabbitmq_resilience.nemesis.fault import ActiveLoad
 from rabbitmq_resilience.report.terminal import LiveLine, Status
 from rabbitmq_resilience.sut.observer import Observer
 
@@ -25,7 +25,7 @@ class StatusLine:
         self._status = Status(phase="forming", elapsed_s=0.0, nodes=nodes)
         self._last = self._status
         self._begun_s = time.monotonic()
-        self._sources: tuple[Observer, PlayedLoad] | None = None
+        self._sources: tuple[Observer, ActiveLoad] | None = None
         self._faults: dict[int, str] = {}
         self._lock = threading.Lock()
         self._closed = threading.Event()
@@ -39,7 +39,7 @@ class StatusLine:
         self._thread.join()
 
     @contextmanager
-    def watching(self, observer: Observer, load: PlayedLoad) -> Iterator[None]:
+    def watching(self, observer: Observer, load: ActiveLoad) -> Iterator[None]:
         """Show numbers of the observer and the load during the block. Afterwards, the last numbers stay."""
         with self._lock:
             self._sources = (observer, load)

@@ -9,7 +9,7 @@ from pika import spec
 
 from rabbitmq_resilience.tap.amqp_methods import BODY, CONTENT_HEADER, METHOD, PROTOCOL_HEADER_BEGINS, Side
 from rabbitmq_resilience.tap.frame_stream import Frame, FrameStream, NotAmqpError
-from rabbitmq_resilience.tap.identity import Hashes
+from rabbitmq_resilience.tap.message_identity import Hashes
 from rabbitmq_resilience.tap.tapped_channel import TappedChannel, reason, word
 from rabbitmq_resilience.tap.wire_history import Row
 

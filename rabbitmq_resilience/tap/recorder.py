@@ -16,7 +16,7 @@ from rabbitmq_resilience.history.event_log import EventLog
 from rabbitmq_resilience.tap.amqp_methods import Side
 from rabbitmq_resilience.tap.conversation import Conversation
 from rabbitmq_resilience.tap.copied_bytes import Copied, Copy, read_copies
-from rabbitmq_resilience.tap.identity import Hashes
+from rabbitmq_resilience.tap.message_identity import Hashes
 from rabbitmq_resilience.tap.wire_history import EVENTS_FILE, WireWriter
 
 #: Rows are written this long after they were made, or a little later.

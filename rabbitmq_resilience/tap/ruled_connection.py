@@ -127,7 +127,7 @@ class RuledConnection:
         return unused or bool(self._channels) or bool(self._answered) or self._closing
 
     def _give_up(self) -> None:
-        """Pass everything on from now on: what has no borders cannot be told apart by channel."""
+        """Pass everything on from now on: without borders, the channels cannot be distinguished."""
         self._ordered = False
         for (sender, _), channel in self._channels.items():
             for frame, _ in channel.waiting:

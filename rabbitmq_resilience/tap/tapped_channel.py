@@ -11,7 +11,7 @@ from pika import spec
 
 from rabbitmq_resilience.tap.amqp_methods import Side, name_of
 from rabbitmq_resilience.tap.frame_stream import NotAmqpError
-from rabbitmq_resilience.tap.identity import Hashes
+from rabbitmq_resilience.tap.message_identity import Hashes
 from rabbitmq_resilience.tap.wire_history import Kind, Mode, Row
 
 _WITH_CONTENT = frozenset({spec.Basic.Publish, spec.Basic.Return, spec.Basic.Deliver, spec.Basic.GetOk})

@@ -18,7 +18,7 @@ from rabbitmq_resilience.workload.application_queues import ApplicationQueues
 from rabbitmq_resilience.workload.application_use import used
 from rabbitmq_resilience.workload.counters import Count, Counters
 from rabbitmq_resilience.workload.load import Load, deliveries_path, publishes_path
-from rabbitmq_resilience.workload.wire_messages import Delivery, Publish, WireMessages
+from rabbitmq_resilience.workload.wire_messages import TappedDelivery, TappedPublish, WireMessages
 
 #: Numbers of a load that an application does not state.
 _NOT_STATED: Mapping[str, Any] = {
@@ -30,7 +30,7 @@ _NOT_STATED: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class Application:
-    """What is known of an application besides its messages. ``instances``: its processes, in order. ``queues``: as the
+    """What is known of an application in addition to its messages. ``instances``: its processes, in order. ``queues``: as the
     broker listed them at ``known_us``. ``judges_plain``: whether messages without confirms must arrive."""
 
     run: int
@@ -66,11 +66,11 @@ class ApplicationHistory:
         self._consumers = [name for name in application.instances if messages.delivered[name]]
         self._assigned, self._foreign = self._assign()
 
-    def _route(self, publish: Publish) -> tuple[int, ...]:
+    def _route(self, publish: TappedPublish) -> tuple[int, ...]:
         owed = self._application.queues.owed(*publish.route)
         return tuple(self._index[name] for name in owed if name in self._index)
 
-    def _assign(self) -> tuple[list[tuple[Delivery, int]], int]:
+    def _assign(self) -> tuple[list[tuple[TappedDelivery, int]], int]:
         """Return each delivery with the index of its message among those kept, and how many have no such message.
 
         The deliveries of equal messages count in their order: one that is not marked as redelivered is the next
@@ -221,7 +221,7 @@ class ApplicationHistory:
                 if what is not None:
                     log.record("worker", t_us=t_us, worker=worker, event=what, node=node, detail=detail, life=life)
 
-    def _is_unroutable(self, publish: Publish) -> bool:
+    def _is_unroutable(self, publish: TappedPublish) -> bool:
         """Return whether no queue of the application takes a message, by bindings that do not depend on headers."""
         exchange, key = publish.route
         queues = self._application.queues

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -83,6 +84,9 @@ class ApplicationProcess(Spec):
     def instances(self) -> tuple[str, ...]:
         """Return the names of its processes: ``worker-0``, ``worker-1``, ..."""
         return tuple(f"{self.name}-{i}" for i in range(self.number))
+
+    def __str__(self) -> str:
+        return f"{self.name} ({shlex.join(self.command)})"
 
     @property
     def arguments(self) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from rabbitmq_resilience.history.events import WireEvent
 from rabbitmq_resilience.tap.wire_history import Mode
-from rabbitmq_resilience.workload.wire_messages import Publish, WireMessages
+from rabbitmq_resilience.workload.wire_messages import TappedPublish, WireMessages
 
 
 def used(
@@ -16,7 +16,7 @@ def used(
     messages: WireMessages,
     wire: Sequence[WireEvent],
     *,
-    is_unroutable: Callable[[Publish], bool] = lambda _: False,
+    is_unroutable: Callable[[TappedPublish], bool] = lambda _: False,
 ) -> dict[str, Any]:
     """Return the numbers of one process, as ``history.events.ApplicationUseEvent`` describes them."""
     sent = [publish for publish in messages.publishes if publish.process == name]

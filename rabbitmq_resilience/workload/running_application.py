@@ -25,7 +25,7 @@ from rabbitmq_resilience.workload.application_queues import ApplicationQueues
 from rabbitmq_resilience.workload.drain import Depths, DepthsUnknown, DrainResult
 from rabbitmq_resilience.workload.process_guard import ProcessGuard
 from rabbitmq_resilience.workload.running_workload import Progress
-from rabbitmq_resilience.workload.wire_messages import Publish, WireMessages
+from rabbitmq_resilience.workload.wire_messages import TappedPublish, WireMessages
 from rabbitmq_resilience.workload.worker import LoadNotBegunError
 
 _POLL_S = 0.2
@@ -99,10 +99,6 @@ class RunningApplication(Closing):
     # What the runner asks of every load.
 
     @property
-    def early_consumers(self) -> Sequence[int]:
-        return range(len(self._consuming))
-
-    @property
     def idle_connections(self) -> int:
         return 0
 
@@ -141,30 +137,20 @@ class RunningApplication(Closing):
                 publishers_blocked=0,
             )
 
-    @property
-    def _publishing(self) -> list[str]:
-        return [name for name in self.instances if self._messages.published[name]]
+    # The wait for recovery is one for the brokers. Whether the processes come back is judged by an invariant.
 
     @property
-    def _consuming(self) -> list[str]:
-        return [name for name in self.instances if self._messages.delivered[name]]
+    def early_consumers(self) -> Sequence[int]:
+        return ()
 
     def confirmed_by_publisher(self) -> list[int]:
-        """Return how many messages each process has had confirmed, or published without confirms, by now."""
-        with self._lock:
-            self._update()
-            plain = Counter(p.process for p in self._messages.publishes if p.mode is Mode.PLAIN)
-            return [self._messages.confirmed[name] + plain[name] for name in self._publishing]
+        return []
 
     def received_by_consumer(self) -> list[int]:
-        with self._lock:
-            self._update()
-            return [self._messages.delivered[name] for name in self._consuming]
+        return []
 
     def queues_of_consumer(self, index: int) -> list[str]:
-        with self._lock:
-            name = self._consuming[index]
-            return sorted({d.queue for d in self._messages.deliveries if d.process == name})
+        raise IndexError(index)
 
     def check(self) -> None:
         """Raise an error if the tap has ended, and what ``also_check`` raises. A process that ends is judged later."""
@@ -266,7 +252,7 @@ class RunningApplication(Closing):
             self._update()
             return self._messages.unsettled()
 
-    def _is_owed(self, publish: Publish) -> bool:
+    def _is_owed(self, publish: TappedPublish) -> bool:
         if publish.mode is Mode.PLAIN:
             return self.workload.unconfirmed == "judged" and publish.sent_us >= self._known_us
         return publish.outcome is Outcome.CONFIRMED and publish.sent_us >= self._known_us

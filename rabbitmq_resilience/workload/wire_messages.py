@@ -19,7 +19,7 @@ Session = tuple[int, int]
 Route = tuple[str, str]
 
 
-class Connection(NamedTuple):
+class ConnectionOwner(NamedTuple):
     """The process that opened a connection, and the node that it leads to."""
 
     process: str
@@ -27,7 +27,7 @@ class Connection(NamedTuple):
 
 
 @dataclass(slots=True)
-class Publish:
+class TappedPublish:
     """A message that a process published, and what became of it. ``tag``: the number of its confirm."""
 
     process: str
@@ -47,7 +47,7 @@ class Publish:
 
 
 @dataclass(slots=True)
-class Delivery:
+class TappedDelivery:
     """A message that a process was sent. ``settled``: acknowledged or rejected, or taken as acknowledged."""
 
     process: str
@@ -65,12 +65,12 @@ class Delivery:
 
 
 @dataclass
-class _Channel:
+class _WaitingMessages:
     """What waits on a channel: publishes by the tag of their confirm, those of a transaction, unsettled deliveries."""
 
-    confirms: dict[int, Publish] = field(default_factory=dict)
-    transaction: list[Publish] = field(default_factory=list)
-    deliveries: dict[int, Delivery] = field(default_factory=dict)
+    confirms: dict[int, TappedPublish] = field(default_factory=dict)
+    transaction: list[TappedPublish] = field(default_factory=list)
+    deliveries: dict[int, TappedDelivery] = field(default_factory=dict)
 
 
 class WireMessages:
@@ -82,10 +82,10 @@ class WireMessages:
     def __init__(self, folder: Path) -> None:
         self._rows = StreamReader(folder / WIRE_FILE, WIRE)
         self._events_file = folder / EVENTS_FILE
-        self._channels: defaultdict[Session, _Channel] = defaultdict(_Channel)
-        self.connections: dict[int, Connection] = {}
-        self.publishes: list[Publish] = []
-        self.deliveries: list[Delivery] = []
+        self._channels: defaultdict[Session, _WaitingMessages] = defaultdict(_WaitingMessages)
+        self.connections: dict[int, ConnectionOwner] = {}
+        self.publishes: list[TappedPublish] = []
+        self.deliveries: list[TappedDelivery] = []
         self.published: Counter[str] = Counter()
         self.confirmed: Counter[str] = Counter()
         self.delivered: Counter[str] = Counter()
@@ -124,11 +124,11 @@ class WireMessages:
         ends = _ends(list(self.events()))
         return sum(len(channel.deliveries) for session, channel in self._channels.items() if session not in ends)
 
-    def _connection(self, number: int) -> Connection:
+    def _connection(self, number: int) -> ConnectionOwner:
         if number not in self.connections:
             for event in self.events():
                 if event.what == "opened":
-                    self.connections[event.connection] = Connection(event.fields["process"], event.fields["node"])
+                    self.connections[event.connection] = ConnectionOwner(event.fields["process"], event.fields["node"])
         return self.connections[number]
 
     def _take(self, row: Row) -> None:
@@ -154,11 +154,11 @@ class WireMessages:
                 for tag in _meant(row, channel.deliveries):
                     channel.deliveries.pop(tag).settled = True
 
-    def _published(self, row: Row, session: Session, channel: _Channel) -> None:
+    def _published(self, row: Row, session: Session, channel: _WaitingMessages) -> None:
         process, node = self._connection(row.connection)
         route = (row.place, row.routing_key)
         mode = Mode(row.mode)
-        publish = Publish(
+        publish = TappedPublish(
             process, node, session, row.t_us, row.tag, mode, route, row.identity, row.named, row.body, row.flag
         )
         self.publishes.append(publish)
@@ -170,15 +170,15 @@ class WireMessages:
         else:
             publish.outcome_us = row.t_us
 
-    def _settle(self, publish: Publish, outcome: Outcome, t_us: int) -> None:
+    def _settle(self, publish: TappedPublish, outcome: Outcome, t_us: int) -> None:
         publish.outcome = Outcome.RETURNED if publish.returned and outcome is Outcome.CONFIRMED else outcome
         publish.outcome_us = t_us
         self.confirmed[publish.process] += outcome is Outcome.CONFIRMED
 
-    def _delivered(self, row: Row, session: Session, channel: _Channel) -> None:
+    def _delivered(self, row: Row, session: Session, channel: _WaitingMessages) -> None:
         process, _ = self._connection(row.connection)
         automatic = Mode(row.mode) is Mode.AUTOMATIC
-        delivery = Delivery(
+        delivery = TappedDelivery(
             process, session, row.t_us, row.tag, row.place, row.flag, automatic, row.identity, row.body, automatic
         )
         self.deliveries.append(delivery)
@@ -194,7 +194,7 @@ def _meant(row: Row, waiting: Mapping[int, object]) -> list[int]:
     return [tag for tag in waiting if tag <= row.tag or row.tag == 0]
 
 
-def _mark_returned(row: Row, waiting: Sequence[Publish]) -> None:
+def _mark_returned(row: Row, waiting: Sequence[TappedPublish]) -> None:
     """Mark the first publish that waits and fits a returned message; it is returned before its confirm."""
     for publish in waiting:
         if not publish.returned and (publish.identity, publish.route) == (row.identity, (row.place, row.routing_key)):

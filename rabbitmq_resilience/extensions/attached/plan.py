@@ -18,6 +18,8 @@ from rabbitmq_resilience.model.acts import ACTS
 from rabbitmq_resilience.model.links import Link
 from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
 from rabbitmq_resilience.scenario.model import Scenario
+from rabbitmq_resilience.workload.application_model import ApplicationWorkload
+from rabbitmq_resilience.workload.workload_model import Workload
 
 #: Acts that RabbitMQ's tools, or the broker, carry out as soon as they can.
 _TAKING_THEIR_TIME = frozenset({"stop", "drain", "alarm"})
@@ -27,13 +29,8 @@ def plan(scenario: Scenario, file: Path) -> Iterator[str]:
     """Yield lines for people, for a scenario that fits the cluster of that file (``on_clusters.fitted``)."""
     stated = known(file).stated
     names = {node: one.name for node, one in matched(scenario.topology, stated).items()}
-    load = scenario.workload
-    queues = f"{load.queues} {load.queue_type} queue{'s' if load.queues != 1 else ''}"
     where = stated.virtual_host or "a virtual host of its own, which is removed at the end"
-    yield (
-        f"  load: {counted(load.publishers, 'publisher')} to {queues} in {where}, "
-        f"{'as fast as it goes' if load.rate_per_s is None else f'{load.rate_per_s}/s'}"
-    )
+    yield f"  load: {_load(scenario.workload, where)}"
     for number, step in enumerate(scenario.schedule):
         yield f"  step {number}, {_when(step)}, {_description(step)}:"
         acts = step.footprint(scenario.topology).acts
@@ -48,6 +45,14 @@ def plan(scenario: Scenario, file: Path) -> Iterator[str]:
         at_once = f"up to {together.nodes} of {len(names)} nodes, by steps {numbers}"
         yield f"  at once: {at_once}; allow: counts each act alone"
     yield f"  lasts {_length(scenario)}"
+
+
+def _load(load: Workload, where: str) -> str:
+    if isinstance(load, ApplicationWorkload):
+        return f"the programs {', '.join(map(str, load.processes))} in {where}"
+    queues = f"{load.queues} {load.queue_type} queue{'s' if load.queues != 1 else ''}"
+    rate = "as fast as it goes" if load.rate_per_s is None else f"{load.rate_per_s}/s"
+    return f"{counted(load.publishers, 'publisher')} to {queues} in {where}, {rate}"
 
 
 def _description(step: AnyFault) -> str:

@@ -39,6 +39,7 @@ from rabbitmq_resilience.scenario import fault_file
 from rabbitmq_resilience.scenario.named_files import with_digests
 from rabbitmq_resilience.scenario.validation import KIND, FaultFileError, ValidatedScenario
 from rabbitmq_resilience.sut.drivers import FORMING
+from rabbitmq_resilience.workload.application_model import ApplicationWorkload
 
 TITLE_CHARACTERS_MAX = 200
 
@@ -283,6 +284,8 @@ def _place(axis: Axis, number: int, label: str, path: str | None) -> Location:
 def _grid_problems(spec: SweepSpec, cells: list[Cell]) -> Iterator[tuple[Location, str]]:
     if len(cells) > CELLS_MAX:
         yield ("axes",), f"{len(cells)} cells are too many; at most {CELLS_MAX}"
+    if any(isinstance(cell.scenario.workload, ApplicationWorkload) for cell in cells):
+        yield ("base",), "a sweep measures a generated load, and this is an application; play it by itself"
     if not any(cell.here for cell in cells):
         yield ("axes",), "no cell is left to play"
     seen: dict[str, Cell] = {}
