@@ -30,8 +30,8 @@ _NOT_STATED: Mapping[str, Any] = {
 
 @dataclass(frozen=True)
 class Application:
-    """What is known of an application in addition to its messages. ``instances``: its processes, in order. ``queues``: as the
-    broker listed them at ``known_us``. ``judges_plain``: whether messages without confirms must arrive."""
+    """What is known of an application in addition to its messages. ``instances``: its processes, in order. ``queues``:
+    as the broker listed them at ``known_us``. ``judges_plain``: whether messages without confirms must arrive."""
 
     run: int
     vhost: str
