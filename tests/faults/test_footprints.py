@@ -15,6 +15,7 @@ from rabbitmq_resilience.nemesis.combining import Combination
 from rabbitmq_resilience.nemesis.fault import FaultContext, Injection
 from rabbitmq_resilience.nemesis.fault_catalogue import FAULTS
 from rabbitmq_resilience.nemesis.footprint import FORMER_MEMBERS, Footprint
+from rabbitmq_resilience.nemesis.on_methods import MethodStep
 from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
 from rabbitmq_resilience.nemesis.targets import Resolver
 from rabbitmq_resilience.scenario import fault_file
@@ -49,14 +50,18 @@ class FormerSnooze(Snooze):
         return True
 
 
-def of(step: str) -> Footprint:
+#: A workload with processes that single methods can be held back from.
+APPLICATION = "workload: {kind: application, processes: [{name: web, command: [web]}]}\n"
+
+
+def of(step: str, *, workload: str = "") -> Footprint:
     """What a step touches on five nodes, of which two each are in zones a and b, and one is in zone c."""
-    return read(step).footprints[0]
+    return read(step, workload=workload).footprints[0]
 
 
-def read(*steps: str) -> Scenario:
+def read(*steps: str, workload: str = "") -> Scenario:
     schedule = "".join(f"  - {{{step}}}\n" for step in steps)
-    head = "version: 1\ntitle: x\ntopology: five_nodes_three_zones\n"
+    head = f"version: 1\ntitle: x\ntopology: five_nodes_three_zones\n{workload}"
     return fault_file.parse(f"{head}schedule:\n{schedule}invariants: {{no_loss: {{}}}}\n", driver=None)
 
 
@@ -92,7 +97,8 @@ def test_a_cut_leaves_its_largest_side() -> None:
 
 @pytest.mark.parametrize("name", [name for name, fault in FAULTS.items() if fault.example])
 def test_what_a_fault_states_agrees(name: str) -> None:
-    found = of(f"at_s: 1, for_s: 30, fault: {name}, {FAULTS[name].example}")
+    workload = APPLICATION if issubclass(FAULTS[name], MethodStep) else ""
+    found = of(f"at_s: 1, for_s: 30, fault: {name}, {FAULTS[name].example}", workload=workload)
     assert found.processes <= found.possible_processes
     assert found.acts.keys() <= ACTS.keys()
     assert not (found.links and found.packets)
