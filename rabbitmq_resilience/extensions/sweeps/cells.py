@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from rabbitmq_resilience.extensions.sweeps.sweep_model import Axis, SweepSpec
+from rabbitmq_resilience.model.yaml_files import Location
 from rabbitmq_resilience.scenario.model import Scenario
+from rabbitmq_resilience.workload.application_model import ApplicationWorkload
 
 
 @dataclass(frozen=True)
@@ -136,3 +138,9 @@ def cluster_of(cell: Cell) -> str:
         scenario.metrics,
     )
     return repr(list(parts))
+
+
+def not_measured(cells: Sequence[Cell]) -> Iterator[tuple[Location, str]]:
+    """Yield a problem if the load of a cell is an application, whose rates nothing sets."""
+    if any(isinstance(cell.scenario.workload, ApplicationWorkload) for cell in cells):
+        yield ("base",), "a sweep measures a generated load; play an application by itself"

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from rabbitmq_resilience.extensions.sweeps import perf_test_runs
 from rabbitmq_resilience.extensions.sweeps.capacity import Capacity, number_of
-from rabbitmq_resilience.extensions.sweeps.cells import Cell, Choice, PlayedOn, changed, choices
+from rabbitmq_resilience.extensions.sweeps.cells import Cell, Choice, PlayedOn, changed, choices, not_measured
 from rabbitmq_resilience.extensions.sweeps.comparison import words_of
 from rabbitmq_resilience.extensions.sweeps.estimates import round_s
 from rabbitmq_resilience.extensions.sweeps.measures import needs_perf_test
@@ -39,7 +39,6 @@ from rabbitmq_resilience.scenario import fault_file
 from rabbitmq_resilience.scenario.named_files import with_digests
 from rabbitmq_resilience.scenario.validation import KIND, FaultFileError, ValidatedScenario
 from rabbitmq_resilience.sut.drivers import FORMING
-from rabbitmq_resilience.workload.application_model import ApplicationWorkload
 
 TITLE_CHARACTERS_MAX = 200
 
@@ -113,7 +112,12 @@ def load(path: Path, *, driver: str | None = "local") -> Sweep:
         except FaultFileError as error:
             problems += [p for p in error.problems if p not in problems]
     if not problems:  # all cells are there
-        found = [*_grid_problems(spec, cells), *_money_problems(spec, cells), *_perf_test_problems(cells, driver)]
+        found = [
+            *not_measured(cells),
+            *_grid_problems(spec, cells),
+            *_money_problems(spec, cells),
+            *_perf_test_problems(cells, driver),
+        ]
         problems = [Problem(at, document.lines.of(at), what) for at, what in found]
     if problems:
         raise SweepFileError(str(path), problems)
@@ -284,8 +288,6 @@ def _place(axis: Axis, number: int, label: str, path: str | None) -> Location:
 def _grid_problems(spec: SweepSpec, cells: list[Cell]) -> Iterator[tuple[Location, str]]:
     if len(cells) > CELLS_MAX:
         yield ("axes",), f"{len(cells)} cells are too many; at most {CELLS_MAX}"
-    if any(isinstance(cell.scenario.workload, ApplicationWorkload) for cell in cells):
-        yield ("base",), "a sweep measures a generated load, and this is an application; play it by itself"
     if not any(cell.here for cell in cells):
         yield ("axes",), "no cell is left to play"
     seen: dict[str, Cell] = {}
