@@ -112,12 +112,8 @@ def load(path: Path, *, driver: str | None = "local") -> Sweep:
         except FaultFileError as error:
             problems += [p for p in error.problems if p not in problems]
     if not problems:  # all cells are there
-        found = [
-            *not_measured(cells),
-            *_grid_problems(spec, cells),
-            *_money_problems(spec, cells),
-            *_perf_test_problems(cells, driver),
-        ]
+        found = [*not_measured(cells), *_grid_problems(spec, cells), *_money_problems(spec, cells)]
+        found += _perf_test_problems(cells, driver)
         problems = [Problem(at, document.lines.of(at), what) for at, what in found]
     if problems:
         raise SweepFileError(str(path), problems)
