@@ -17,7 +17,7 @@ from rabbitmq_resilience.nemesis.fault import FaultContext, Proof, left_over
 from rabbitmq_resilience.nemesis.footprint import Footprint
 from rabbitmq_resilience.nemesis.processes import BACK_WITHIN_S, ProcessInjection, ProcessStep
 from rabbitmq_resilience.nemesis.targets import Resolver, TargetError, balancers_meant, check_balancer
-from rabbitmq_resilience.sut.protocol import LoadBalancers
+from rabbitmq_resilience.sut.node_protocol import LoadBalancers
 from rabbitmq_resilience.workload.workload_model import Workload
 
 #: How long a frozen balancer must keep a connection waiting.

@@ -16,10 +16,11 @@ from rabbitmq_resilience.model.node_options import NodeOptions
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis.fault import FaultContext, Proof, left_over, on_each
 from rabbitmq_resilience.nemesis.footprint import Footprint
-from rabbitmq_resilience.nemesis.packet_faults import in_containers
+from rabbitmq_resilience.nemesis.offered import offered
 from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
 from rabbitmq_resilience.nemesis.targets import Resolver, node_problems, possible_nodes
-from rabbitmq_resilience.sut.protocol import Cluster
+from rabbitmq_resilience.sut.container_protocol import NodeClocks
+from rabbitmq_resilience.sut.node_protocol import BrokerTools
 from rabbitmq_resilience.workload.workload_model import Workload
 
 #: Ten years; libfaketime can only shift the machine's clock by a number.
@@ -95,14 +96,14 @@ class ClockInjection:
         return Effect()
 
     def inject(self) -> None:
-        cluster = in_containers(self.context.cluster)
+        clocks = offered(self.context.cluster, NodeClocks)
         for node in self.nodes:
-            self._before[node] = ahead(cluster, node).system_s
-            cluster.turn_clock(node, by_s=self.jump_s)
+            self._before[node] = ahead(self.context.cluster, node).system_s
+            clocks.turn_clock(node, by_s=self.jump_s)
 
     def heal(self) -> None:
-        cluster = in_containers(self.context.cluster)
-        on_each(self._before, lambda node: cluster.turn_clock(node, by_s=-self.jump_s))
+        clocks = offered(self.context.cluster, NodeClocks)
+        on_each(self._before, lambda node: clocks.turn_clock(node, by_s=-self.jump_s))
 
     def prove(self, *, timeout_s: float) -> Proof:
         return self._await(self.jump_s, timeout_s=timeout_s)
@@ -126,7 +127,7 @@ class ClockInjection:
         return Proof(not still, "; ".join(still or [f"the clock of {node} is {now}" for node, now in times.items()]))
 
 
-def ahead(cluster: Cluster, node: str) -> Ahead:
+def ahead(cluster: BrokerTools, node: str) -> Ahead:
     """Return how far the broker's own times are ahead. Raise ``ClusterError`` if the broker does not report them."""
     asked_s = time.time()
     answer = cluster.run_tool(node, "rabbitmqctl", "eval", _ASKED)

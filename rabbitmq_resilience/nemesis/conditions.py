@@ -12,8 +12,8 @@ from pydantic import Field, model_validator
 from rabbitmq_resilience.model.base import Spec
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.sut.broker.management import MIRROR_CRITICAL, QUORUM_CRITICAL, ApiError, ApiUnreachable
+from rabbitmq_resilience.sut.node_protocol import Endpoints
 from rabbitmq_resilience.sut.observer import Observer
-from rabbitmq_resilience.sut.protocol import Cluster
 
 
 class Condition(Protocol):
@@ -40,7 +40,7 @@ class Scene:
     """What a condition may look at. ``since_healed_s`` returns for how long a step has been healed, or None."""
 
     observer: Observer
-    cluster: Cluster
+    cluster: Endpoints
     since_healed_s: Callable[[int], float | None]
 
 

@@ -15,9 +15,10 @@ from pydantic import Field
 from rabbitmq_resilience.history.events import Effect
 from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.nemesis.fault import FaultContext, Proof
-from rabbitmq_resilience.nemesis.preloading import stored_data
+from rabbitmq_resilience.nemesis.offered import offered
 from rabbitmq_resilience.nemesis.processes import ProcessInjection, ProcessStep
 from rabbitmq_resilience.nemesis.targets import Resolver
+from rabbitmq_resilience.sut.node_protocol import StoredData
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
 Kind = Literal["segment", "write_ahead_log", "snapshot", "message_store", "queue_index"]
@@ -63,7 +64,7 @@ class DamageFile(ProcessStep):
     def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> DamageFileInjection:  # noqa: ARG002
         """Return the injection for the nodes that ``node`` means now."""
         nodes, cluster = resolver.nodes(self.node), context.cluster
-        data = {node: stored_data(cluster).data_folder(node) for node in nodes}
+        data = {node: offered(cluster, StoredData).data_folder(node) for node in nodes}
         return DamageFileInjection(context, nodes, cluster.kill, cluster.start, "gone", self, data, resolver.random)
 
 

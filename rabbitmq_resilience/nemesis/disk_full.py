@@ -14,6 +14,7 @@ from rabbitmq_resilience.model.node_options import NodeOptions
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis.fault import FaultContext, Proof, left_over, on_each
 from rabbitmq_resilience.nemesis.footprint import Footprint
+from rabbitmq_resilience.nemesis.offered import offered
 from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
 from rabbitmq_resilience.nemesis.targets import Resolver, node_problems, possible_nodes
 from rabbitmq_resilience.sut.container_protocol import Disks, NodeDisk
@@ -107,6 +108,4 @@ class DiskFullInjection:
         return disk.room_seen()
 
     def _disk(self, node: str) -> NodeDisk:
-        cluster = self.context.cluster
-        assert isinstance(cluster, Disks), "what a driver does not offer is refused before"
-        return cluster.disk(node)
+        return offered(self.context.cluster, Disks).disk(node)

@@ -8,10 +8,11 @@ from typing import ClassVar, Literal
 
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis.fault import FaultContext, Proof, left_over
-from rabbitmq_resilience.nemesis.orchestrated import orchestrated
+from rabbitmq_resilience.nemesis.offered import offered
 from rabbitmq_resilience.nemesis.processes import ProcessInjection, ProcessStep
 from rabbitmq_resilience.nemesis.targets import Resolver, is_fixed
-from rabbitmq_resilience.sut.protocol import ProcessState
+from rabbitmq_resilience.sut.node_protocol import ProcessState
+from rabbitmq_resilience.sut.orchestration import MachineDraining
 from rabbitmq_resilience.workload.workload_model import Workload
 
 PLACED_WITHIN_S = 10.0
@@ -58,20 +59,20 @@ class DrainNodeInjection(ProcessInjection):
     whole_zones: bool
 
     def take_all(self) -> None:
-        orchestrated(self.context.cluster).drain_machines(self.nodes, whole_zones=self.whole_zones)
+        offered(self.context.cluster, MachineDraining).drain_machines(self.nodes, whole_zones=self.whole_zones)
 
     def give_all(self, nodes: Collection[str]) -> None:
-        orchestrated(self.context.cluster).undrain_machines(nodes)
+        offered(self.context.cluster, MachineDraining).undrain_machines(nodes)
 
     def prove(self, *, timeout_s: float) -> Proof:
         gone = super().prove(timeout_s=timeout_s)
-        still = orchestrated(self.context.cluster).open_machines(self.nodes)
+        still = offered(self.context.cluster, MachineDraining).open_machines(self.nodes)
         return Proof.of_all(gone, Proof(not still, "; ".join(still) or "their machines take nothing new"))
 
     def prove_healed(self) -> Proof:
         back = super().prove_healed()
         still = left_over(
-            lambda: list(orchestrated(self.context.cluster).misplaced(self.nodes)),
+            lambda: list(offered(self.context.cluster, MachineDraining).misplaced(self.nodes)),
             timeout_s=PLACED_WITHIN_S,
             what="brokers to be in their zones",
         )

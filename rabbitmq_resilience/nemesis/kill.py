@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from rabbitmq_resilience.nemesis.balancers import AnyProcessStep
-from rabbitmq_resilience.sut.protocol import ProcessState
+from rabbitmq_resilience.sut.node_protocol import ProcessState
 
 
 class Kill(AnyProcessStep):

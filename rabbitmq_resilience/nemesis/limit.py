@@ -14,11 +14,11 @@ from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis.fault import FaultContext, Proof, left_over, on_each
 from rabbitmq_resilience.nemesis.footprint import Footprint
-from rabbitmq_resilience.nemesis.packet_faults import in_containers
+from rabbitmq_resilience.nemesis.offered import offered
 from rabbitmq_resilience.nemesis.processes import KILLED
 from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
 from rabbitmq_resilience.nemesis.targets import Resolver, node_problems
-from rabbitmq_resilience.sut.container_protocol import Resources
+from rabbitmq_resilience.sut.container_protocol import ResourceLimits, Resources
 from rabbitmq_resilience.workload.workload_model import Workload
 
 FREE_AGAIN_WITHIN_S = 20.0
@@ -75,19 +75,19 @@ class LimitInjection:
         return Effect(nodes_starved=self.nodes)
 
     def inject(self) -> None:
-        cluster = in_containers(self.context.cluster)
+        limits = offered(self.context.cluster, ResourceLimits)
         self._began_s = time.monotonic()
         for node in self.nodes:
-            self._before[node] = cluster.resources(node)
+            self._before[node] = limits.resources(node)
             if not self._before[node].unlimited:
                 raise ClusterError(f"{node} was limited before the fault began")
-            cluster.limit(node, cpus=self.cpus, memory_bytes=self.memory_bytes)
+            limits.limit(node, cpus=self.cpus, memory_bytes=self.memory_bytes)
 
     def heal(self) -> None:
-        cluster = in_containers(self.context.cluster)
+        cluster, limits = self.context.cluster, offered(self.context.cluster, ResourceLimits)
 
         def free(node: str) -> None:
-            cluster.limit(node, cpus=None, memory_bytes=None)
+            limits.limit(node, cpus=None, memory_bytes=None)
             if cluster.process(node) == "gone":
                 cluster.start(node)
 
@@ -109,21 +109,20 @@ class LimitInjection:
 
     def prove_healed(self) -> Proof:
         """Return a proof that each process runs without a limit, as before."""
-        cluster = in_containers(self.context.cluster)
+        cluster, limits = self.context.cluster, offered(self.context.cluster, ResourceLimits)
 
         def limited() -> list[str]:
             away = [f"{node} is {cluster.process(node)}" for node in self.nodes if cluster.process(node) != "running"]
-            return away or [f"{node} is still limited" for node in self.nodes if not cluster.resources(node).unlimited]
+            return away or [f"{node} is still limited" for node in self.nodes if not limits.resources(node).unlimited]
 
         still = left_over(limited, timeout_s=FREE_AGAIN_WITHIN_S, what="limits to be lifted")
         return Proof(not still, "; ".join(still) or f"{', '.join(self.nodes)} has no limit")
 
     def _look(self, node: str) -> tuple[str, str]:
         """Return what is not seen yet on the node, and what is."""
-        cluster = in_containers(self.context.cluster)
-        if cluster.process(node) == "gone":
+        if self.context.cluster.process(node) == "gone":
             return self._look_at_end(node)
-        now, complaints, seen = cluster.resources(node), [], []
+        now, complaints, seen = offered(self.context.cluster, ResourceLimits).resources(node), [], []
         waited_s = now.waited_s - self._before[node].waited_s
         if self.cpus is not None:
             seen.append(f"{node} waited {waited_s:.1f} s for its CPU")

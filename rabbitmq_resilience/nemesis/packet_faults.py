@@ -14,9 +14,8 @@ from rabbitmq_resilience.history.events import Effect
 from rabbitmq_resilience.model.links import Link
 from rabbitmq_resilience.model.packets import DisturbedPackets, PacketActs
 from rabbitmq_resilience.nemesis.fault import FaultContext, Proof, left_over
+from rabbitmq_resilience.nemesis.offered import offered
 from rabbitmq_resilience.nemesis.packet_changes import PacketChange, PacketCounts
-from rabbitmq_resilience.sut.container_protocol import ContainerCluster
-from rabbitmq_resilience.sut.protocol import Cluster
 
 #: A probe must be answered before TCP sends the lost first packet of its connection again, which is after a second.
 ANSWERED_WITHIN_S = 0.9
@@ -94,14 +93,7 @@ class PacketInjection:
 
     @property
     def _packets(self) -> PacketActs:
-        cluster = self.context.cluster
-        assert isinstance(cluster, PacketActs), "what a driver does not offer is refused before"
-        return cluster
-
-
-def in_containers(cluster: Cluster) -> ContainerCluster:
-    assert isinstance(cluster, ContainerCluster), "what a driver does not offer is refused before"
-    return cluster
+        return offered(self.context.cluster, PacketActs)
 
 
 def _complaint(change: PacketChange, seen: PacketCounts) -> str:

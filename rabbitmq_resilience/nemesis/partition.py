@@ -18,7 +18,7 @@ from rabbitmq_resilience.nemesis.silence import Silence, count, unproxied
 from rabbitmq_resilience.nemesis.targets import Resolver, links_between
 from rabbitmq_resilience.nemesis.watch import LOOK_S, SILENT_S, Watch
 from rabbitmq_resilience.sut.broker.management import ApiError, ApiUnreachable
-from rabbitmq_resilience.sut.protocol import Cluster, NodeState
+from rabbitmq_resilience.sut.node_protocol import Endpoints, NodeState
 
 REPORTED_WITHIN_S = 3.0
 #: A shorter cut is over before a second look.
@@ -155,7 +155,7 @@ class PartitionInjection:
         return [f"nothing was held back on {link}" for link in there if links.held_bytes(link) == 0]
 
 
-def _seen_running(cluster: Cluster, node: str) -> set[str]:
+def _seen_running(cluster: Endpoints, node: str) -> set[str]:
     """Return the nodes that ``node`` itself reports as running, by topology name; empty if it does not answer."""
     try:
         running = cluster.api(node).running_nodes()

@@ -12,10 +12,11 @@ from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.model.node_options import NodeOptions
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis.footprint import Footprint
+from rabbitmq_resilience.nemesis.offered import offered
 from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
 from rabbitmq_resilience.nemesis.targets import node_problems, possible_nodes
+from rabbitmq_resilience.sut.node_protocol import BrokerTools, StoredData
 from rabbitmq_resilience.sut.preload.preloaded_disk import PreloadedDisk
-from rabbitmq_resilience.sut.protocol import Cluster, StoredData
 from rabbitmq_resilience.workload.workload_model import Workload
 
 _BEFORE, _AFTER = "before", "after!"
@@ -61,14 +62,9 @@ class PreloadedFault(ScheduledFault):
         )
 
 
-def stored_data(cluster: Cluster) -> StoredData:
-    assert isinstance(cluster, StoredData), "what a driver does not offer is refused before"
-    return cluster
-
-
-def canaries_of(cluster: Cluster, nodes: Iterable[str]) -> dict[str, Canaries]:
+def canaries_of(cluster: BrokerTools, nodes: Iterable[str]) -> dict[str, Canaries]:
     """Return {node: its canaries}."""
-    stored = stored_data(cluster)
+    stored = offered(cluster, StoredData)
     return {node: Canaries(cluster, node, stored.preloaded_disk(node)) for node in nodes}
 
 
@@ -84,7 +80,7 @@ class Took:
 class Canaries:
     """Three small files of one broker among its data: written and flushed, written and not flushed, and new."""
 
-    cluster: Cluster
+    cluster: BrokerTools
     node: str
     disk: PreloadedDisk
 

@@ -14,7 +14,7 @@ from rabbitmq_resilience.nemesis.fault import FaultContext, Proof, left_over
 from rabbitmq_resilience.nemesis.footprint import Footprint
 from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
 from rabbitmq_resilience.nemesis.targets import Resolver, node_problems, size_of
-from rabbitmq_resilience.sut.protocol import Cluster, LoadBalancers, ProcessState
+from rabbitmq_resilience.sut.node_protocol import ProcessObservation, ProcessState
 from rabbitmq_resilience.workload.workload_model import Workload
 
 BACK_WITHIN_S = 20.0
@@ -72,7 +72,7 @@ class ProcessInjection:
         return Effect(nodes_down=self.nodes)
 
     @property
-    def places(self) -> Cluster | LoadBalancers:
+    def places(self) -> ProcessObservation:
         """Return the object that knows the processes."""
         return self.context.cluster
 

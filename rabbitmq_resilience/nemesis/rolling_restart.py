@@ -11,9 +11,10 @@ from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis.fault import FaultContext, Proof, left_over
 from rabbitmq_resilience.nemesis.footprint import Footprint
-from rabbitmq_resilience.nemesis.orchestrated import orchestrated
+from rabbitmq_resilience.nemesis.offered import offered
 from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
 from rabbitmq_resilience.nemesis.targets import Resolver
+from rabbitmq_resilience.sut.orchestration import RollingRestarts
 
 #: A restart under way cannot be stopped: each broker left may take this long, and is reported if it takes longer.
 EACH_WITHIN_S = 320.0
@@ -60,7 +61,7 @@ class RollingRestartInjection:
             raise ClusterError(f"{', '.join(away)} was not running before it began")
         self._begun_s = time.monotonic()
         self._asked = True
-        orchestrated(cluster).restart_all()
+        offered(cluster, RollingRestarts).restart_all()
 
     def prove(self, *, timeout_s: float) -> Proof:
         still = left_over(self._not_restarted, timeout_s=timeout_s, what="all brokers to be restarted")
@@ -93,4 +94,4 @@ class RollingRestartInjection:
             if node not in self._seen_s and cluster.life(node) not in (None, self._lives[node]):
                 self._seen_s[node] = time.monotonic() - self._begun_s
         same = [f"{node} has the same process as before" for node in self.nodes if node not in self._seen_s]
-        return [*same, *orchestrated(cluster).not_restarted()]
+        return [*same, *offered(cluster, RollingRestarts).not_restarted()]

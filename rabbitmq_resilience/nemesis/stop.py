@@ -15,7 +15,8 @@ from rabbitmq_resilience.nemesis.processes import KILLED, ProcessInjection, Proc
 from rabbitmq_resilience.nemesis.targets import Resolver
 from rabbitmq_resilience.sut.broker.configuration import is_in_owned_family
 from rabbitmq_resilience.sut.broker.versions import MAINTENANCE_MODE
-from rabbitmq_resilience.sut.protocol import Cluster, ProcessState
+from rabbitmq_resilience.sut.node_protocol import ProcessState
+from rabbitmq_resilience.sut.protocol import Cluster
 from rabbitmq_resilience.workload.workload_model import Workload
 
 

@@ -15,10 +15,10 @@ from rabbitmq_resilience.model.stressors import Stressors
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis.fault import FaultContext, Proof, left_over
 from rabbitmq_resilience.nemesis.footprint import Footprint
-from rabbitmq_resilience.nemesis.packet_faults import in_containers
+from rabbitmq_resilience.nemesis.offered import offered
 from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
 from rabbitmq_resilience.nemesis.targets import Resolver, node_problems
-from rabbitmq_resilience.sut.container_protocol import Stressed
+from rabbitmq_resilience.sut.container_protocol import Stressed, Stressing
 from rabbitmq_resilience.workload.workload_model import Workload
 
 #: The CPU time that stress-ng must have used in any case; its start alone takes less.
@@ -75,10 +75,10 @@ class StressInjection:
         return Effect(nodes_starved=self.nodes)
 
     def inject(self) -> None:
-        cluster = in_containers(self.context.cluster)
+        stressing = offered(self.context.cluster, Stressing)
 
         def begin(node: str) -> None:
-            self._stressed[node] = cluster.stress(node, self.stressors, for_s=self.for_s)
+            self._stressed[node] = stressing.stress(node, self.stressors, for_s=self.for_s)
 
         with ThreadPoolExecutor(max_workers=len(self.nodes)) as pool:
             list(pool.map(begin, self.nodes))

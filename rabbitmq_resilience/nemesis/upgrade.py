@@ -11,12 +11,13 @@ from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis.fault import FaultContext, Proof, left_over
 from rabbitmq_resilience.nemesis.footprint import Footprint
+from rabbitmq_resilience.nemesis.offered import offered
 from rabbitmq_resilience.nemesis.processes import ProcessStep
 from rabbitmq_resilience.nemesis.stop import StopInjection, drain
 from rabbitmq_resilience.nemesis.targets import Resolver
 from rabbitmq_resilience.sut.broker.management import ApiError, ApiUnreachable
 from rabbitmq_resilience.sut.broker.versions import ANY_IMAGE, MAINTENANCE_MODE, UPGRADE_TO
-from rabbitmq_resilience.sut.protocol import Cluster, ProcessState, Upgradable
+from rabbitmq_resilience.sut.node_protocol import ProcessState, Upgradable
 from rabbitmq_resilience.tools.image_names import ImageNameError, broker_image
 from rabbitmq_resilience.workload.workload_model import Workload
 
@@ -65,13 +66,13 @@ class Upgrade(ProcessStep):
         return problems
 
     def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> UpgradeInjection:  # noqa: ARG002
-        cluster = upgradable(context.cluster)
+        cluster, upgradable = context.cluster, offered(context.cluster, Upgradable)
 
         def take(node: str) -> None:
             if self.drain:
                 drain(cluster, node)
             cluster.stop(node)
-            cluster.upgrade(node, self.to)
+            upgradable.upgrade(node, self.to)
 
         nodes = resolver.nodes(self.node)
         return UpgradeInjection(context, nodes, take, cluster.start, self.taken, self.enable_feature_flags, self.to)
@@ -102,8 +103,8 @@ class UpgradeInjection(StopInjection):
             return Proof(False, "; ".join(still))
         if self.enable_feature_flags and (left := self._disabled_flags()):
             return Proof(False, f"feature flags are not enabled: {', '.join(left)}")
-        cluster = upgradable(self.context.cluster)
-        versions = ", ".join(f"{node} is of version {cluster.version_of(node)}" for node in self.nodes)
+        upgradable = offered(self.context.cluster, Upgradable)
+        versions = ", ".join(f"{node} is of version {upgradable.version_of(node)}" for node in self.nodes)
         flags = ", and all stable feature flags are enabled" if self.enable_feature_flags else ""
         return Proof(True, f"{versions} and sees all nodes that are up{flags}")
 
@@ -124,7 +125,7 @@ class UpgradeInjection(StopInjection):
 
     def _lacks(self, node: str) -> str:
         """Return why ``node`` is not in its cluster with its new version; empty if it is."""
-        cluster = upgradable(self.context.cluster)
+        cluster = self.context.cluster
         states = {name: cluster.state(name) for name in cluster.topology.node_names}
         if states[node] != "up":
             return f"{node} is {states[node]}"
@@ -134,7 +135,7 @@ class UpgradeInjection(StopInjection):
             sees = {name: cluster.api(name).running_nodes() for name in up}
         except (ApiError, ApiUnreachable) as error:
             return f"not every node answers: {error}"
-        if version != cluster.version_of(node):
+        if version != offered(cluster, Upgradable).version_of(node):
             return f"{node} says that it is of version {version}"
         unseen = [n for n in up if cluster.broker_name(n) not in sees[node] or cluster.broker_name(node) not in sees[n]]
         return f"{node} and {', '.join(unseen)} do not see each other" if unseen else ""
@@ -154,9 +155,3 @@ class UpgradeInjection(StopInjection):
             ]
 
         return left_over(disabled, timeout_s=ENABLED_WITHIN_S, what="feature flags to be enabled")
-
-
-def upgradable(cluster: Cluster) -> Upgradable:
-    """Return the cluster as one whose nodes can be upgraded."""
-    assert isinstance(cluster, Upgradable), "what a driver does not offer is refused before"
-    return cluster

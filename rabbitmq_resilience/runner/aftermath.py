@@ -10,8 +10,8 @@ from rabbitmq_resilience.checkers.facts import QueueFacts
 from rabbitmq_resilience.checkers.recovery import ill_nodes, ill_partitions, ill_queues
 from rabbitmq_resilience.nemesis.fault import FaultContext
 from rabbitmq_resilience.sut.broker.management import ApiError, ApiUnreachable
+from rabbitmq_resilience.sut.node_protocol import Endpoints
 from rabbitmq_resilience.sut.observer import Observer
-from rabbitmq_resilience.sut.protocol import Cluster
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 from rabbitmq_resilience.workload.drain import Depth, DepthsUnknown
 from rabbitmq_resilience.workload.queues import QueuePlace
@@ -120,7 +120,7 @@ class _Arrivals:
         return [i for i, rose_s in self._rose_s.items() if time.monotonic() - rose_s > IDLE_S]
 
 
-def _unseen_nodes(cluster: Cluster) -> str:
+def _unseen_nodes(cluster: Endpoints) -> str:
     """Return in words which node does not see others running; '' if each node sees all."""
     names = {cluster.broker_name(node): node for node in cluster.topology.node_names}
     for node in cluster.topology.node_names:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from rabbitmq_resilience.sut.broker.management import ApiError, ApiUnreachable
-from rabbitmq_resilience.sut.protocol import Cluster
+from rabbitmq_resilience.sut.node_protocol import Endpoints
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 from rabbitmq_resilience.workload.exchanges import await_bound
 from rabbitmq_resilience.workload.running_workload import RunningWorkload
@@ -36,7 +36,7 @@ def await_flow(load: RunningWorkload, cluster: Cluster, workload: Workload, *, c
         ) from error
 
 
-def _alarm_text(cluster: Cluster) -> str:
+def _alarm_text(cluster: Endpoints) -> str:
     """Return which alarms of brokers are on, and what mends them; '' if none are or no broker answers."""
     try:
         alarms = sorted(cluster.api(cluster.topology.node_names[0]).alarms())

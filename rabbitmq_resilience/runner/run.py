@@ -34,7 +34,7 @@ from rabbitmq_resilience.scenario.model import Scenario
 from rabbitmq_resilience.scenario.validation import ValidatedScenario
 from rabbitmq_resilience.sut.broker.management import ApiError, ApiUnreachable
 from rabbitmq_resilience.sut.observer import Observer
-from rabbitmq_resilience.sut.protocol import Cluster, Scraping
+from rabbitmq_resilience.sut.protocol import Cluster, ClusterEvidence, Scraping
 from rabbitmq_resilience.tools.distributions import find_prometheus
 from rabbitmq_resilience.tools.waiting import interrupted_by, wait_until
 from rabbitmq_resilience.workload.declarations import declaring, read_metadata
@@ -266,7 +266,7 @@ def _killed_clients(scenario: Scenario) -> frozenset[str]:
 
 
 @contextmanager
-def _logs_kept(cluster: Cluster, folder: Path) -> Iterator[None]:
+def _logs_kept(cluster: ClusterEvidence, folder: Path) -> Iterator[None]:
     """Copy the logs that brokers and balancers write during the block, and the balancers' configurations.
 
     Earlier lines of a kept cluster belong to other runs.

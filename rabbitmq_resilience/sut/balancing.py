@@ -21,8 +21,8 @@ from rabbitmq_resilience.model.network_settings import Balancers
 from rabbitmq_resilience.sut.broker.handshake import AMQP_GREETING, round_trip_ms
 from rabbitmq_resilience.sut.broker_host import Host, ManagedProcess
 from rabbitmq_resilience.sut.machine.port_claims import LOOPBACK
+from rabbitmq_resilience.sut.node_protocol import ProcessState
 from rabbitmq_resilience.sut.port_layout import PortLayout
-from rabbitmq_resilience.sut.protocol import ProcessState
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
 _CONNECTIONS_MAX = 20_000

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 from rabbitmq_resilience.sut.broker.files import BrokerFiles, NodePorts
-from rabbitmq_resilience.sut.protocol import ProcessState
+from rabbitmq_resilience.sut.node_protocol import ProcessState
 
 #: The programs of a cluster in addition to the brokers.
 Program = Literal["toxiproxy", "prometheus", "haproxy", "echo"]

@@ -1,13 +1,11 @@
-"""Define the additional protocol of clusters whose nodes are containers."""
+"""Define what can be done to the machine of a node, or to its container, each part as a protocol of its own."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from rabbitmq_resilience.model.packets import PacketActs
 from rabbitmq_resilience.model.stressors import Stressors
-from rabbitmq_resilience.sut.protocol import Upgradable
 
 
 @dataclass(frozen=True)
@@ -73,8 +71,8 @@ class Disks(Protocol):
 
 
 @runtime_checkable
-class ContainerCluster(Upgradable, PacketActs, Disks, Protocol):
-    """A cluster whose nodes are containers. It offers ``packets`` and ``containers`` to faults."""
+class ResourceLimits(Protocol):
+    """A cluster whose nodes can be limited in what they get of their machine."""
 
     def limit(self, node: str, *, cpus: float | None, memory_bytes: int | None) -> None:
         """Limit the CPU and memory of a node. None restores the original value."""
@@ -82,10 +80,20 @@ class ContainerCluster(Upgradable, PacketActs, Disks, Protocol):
 
     def resources(self, node: str) -> Resources: ...
 
+
+@runtime_checkable
+class Stressing(Protocol):
+    """A cluster whose nodes can be put under stress."""
+
     def stress(self, node: str, stressors: Stressors, *, for_s: float) -> Stressed:
         """Run stress-ng in a node's container. Return once stress-ng runs. It ends by itself some time after ``for_s``
         if the caller does not close it."""
         ...
+
+
+@runtime_checkable
+class NodeClocks(Protocol):
+    """A cluster whose nodes can have other clocks."""
 
     def turn_clock(self, node: str, *, by_s: float) -> None:
         """Turn the clock of a node that got its own clock: forwards, or backwards if ``by_s`` is negative. Its

@@ -13,7 +13,8 @@ from typing import Any, Self
 from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.sut.broker.management import ApiError, ApiUnreachable, dead_letters_kept
-from rabbitmq_resilience.sut.protocol import Cluster, NodeState
+from rabbitmq_resilience.sut.node_protocol import NodeState
+from rabbitmq_resilience.sut.protocol import Cluster
 from rabbitmq_resilience.tools.waiting import wait_until
 
 STATES_EVERY_S = 0.5

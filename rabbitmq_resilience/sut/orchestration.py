@@ -1,4 +1,4 @@
-"""Define the additional protocol of clusters whose brokers an orchestrator keeps running."""
+"""Define what an orchestrator that keeps brokers running can be asked for. Node arguments are topology names."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Protocol, runtime_checkable
 
 
 @runtime_checkable
-class OrchestratedActs(Protocol):
-    """A cluster whose brokers an orchestrator keeps running. Node arguments are topology names."""
+class MachineDraining(Protocol):
+    """A cluster whose machines can be drained of their brokers."""
 
     def drain_machines(self, nodes: Collection[str], *, whole_zones: bool) -> None:
         """Cordon and drain the machines of ``nodes``, or all machines of their zones. Return once the orchestrator
@@ -26,6 +26,11 @@ class OrchestratedActs(Protocol):
     def misplaced(self, nodes: Collection[str]) -> Sequence[str]:
         """Return a text for each of ``nodes`` that runs outside its zone or on a cordoned machine."""
         ...
+
+
+@runtime_checkable
+class RollingRestarts(Protocol):
+    """A cluster whose brokers can be restarted one after another."""
 
     def restart_all(self) -> None:
         """Let the orchestrator restart all brokers in turn. Return at once."""

@@ -27,10 +27,11 @@ from rabbitmq_resilience.sut.linking import round_trips, start_links
 from rabbitmq_resilience.sut.machine.port_claims import LOOPBACK, default_root, take_claim
 from rabbitmq_resilience.sut.machine.reaper import Reaper
 from rabbitmq_resilience.sut.network.proxied_links import ConnectionTraffic, ToxiproxyLinks
+from rabbitmq_resilience.sut.node_protocol import NodeState, ProcessState
 from rabbitmq_resilience.sut.port_layout import PortLayout, broker_name, ports_needed
 from rabbitmq_resilience.sut.preload.preloaded_disk import PreloadedDisk
 from rabbitmq_resilience.sut.prometheus_server import PrometheusServer, scraping
-from rabbitmq_resilience.sut.protocol import NodeState, ProcessState, PrometheusRequest
+from rabbitmq_resilience.sut.protocol import PrometheusRequest
 from rabbitmq_resilience.sut.round_trip_probes import RoundTrips
 from rabbitmq_resilience.sut.starting import start_in_turns
 from rabbitmq_resilience.tools.distributions import BrokerHome

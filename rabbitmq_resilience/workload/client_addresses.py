@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from rabbitmq_resilience.model.links import ANY_CLIENT
+from rabbitmq_resilience.sut.node_protocol import Endpoints
 from rabbitmq_resilience.sut.protocol import Cluster
 from rabbitmq_resilience.workload.load import Address, worker_name
 
 
-def addresses(cluster: Cluster, *, client: str | None = None) -> tuple[Address, ...]:
+def addresses(cluster: Endpoints, *, client: str | None = None) -> tuple[Address, ...]:
     """Return the addresses for clients, in the topology's order: its balancers, or without any the nodes for clients.
 
     They are on the links of ``client``, or with None on the links that clients share. Balancers have no zone.

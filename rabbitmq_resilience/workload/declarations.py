@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from rabbitmq_resilience.sut.broker.management import ApiError, ApiUnreachable, ManagementApi
-from rabbitmq_resilience.sut.protocol import Cluster
+from rabbitmq_resilience.sut.node_protocol import Endpoints
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 from rabbitmq_resilience.workload.queues import insist, queue_arguments, queue_names
 from rabbitmq_resilience.workload.workload_model import Workload
@@ -49,7 +49,7 @@ class Item(NamedTuple):
 
 
 @contextmanager
-def declaring(cluster: Cluster, workload: Workload, *, vhost: str, record: Record) -> Iterator[None]:
+def declaring(cluster: Endpoints, workload: Workload, *, vhost: str, record: Record) -> Iterator[None]:
     """Declare a new item every ``declare_every_s`` until the block ends, at most DECLARATIONS_MAX items.
 
     Declare nothing if ``declare_every_s`` is None. Each node has a thread of its own, so a node that hangs does not
@@ -89,7 +89,7 @@ def planned_items(index: int, nodes: int) -> list[Item]:
 
 @dataclass(frozen=True)
 class _Declarations:
-    cluster: Cluster
+    cluster: Endpoints
     workload: Workload
     vhost: str
     record: Record
@@ -135,7 +135,7 @@ class _Declarations:
             api.set_policy(self.vhost, item.name, definition, pattern=pattern, timeout_s=ANSWER_WITHIN_S)
 
 
-def read_metadata(cluster: Cluster, vhost: str, *, timeout_s: float) -> Metadata:
+def read_metadata(cluster: Endpoints, vhost: str, *, timeout_s: float) -> Metadata:
     """Return the declared items that each node reports.
 
     A declaration may reach the nodes one after another, so ask them until all answer and agree. After ``timeout_s``

@@ -13,7 +13,7 @@ from pika.exceptions import AMQPError
 
 from rabbitmq_resilience.history.routes import Routes
 from rabbitmq_resilience.sut.broker.management import ApiError, ApiUnreachable, Json, ManagementApi
-from rabbitmq_resilience.sut.protocol import Cluster
+from rabbitmq_resilience.sut.node_protocol import Endpoints
 from rabbitmq_resilience.tools.waiting import wait_until
 from rabbitmq_resilience.workload.load import Rebinding
 from rabbitmq_resilience.workload.matching import Bound, Reached
@@ -37,7 +37,9 @@ class RoutingNotProven(Exception):
     """A broker does not route as AMQP demands, or does not answer; the text says which queues a message came from."""
 
 
-def establish(cluster: Cluster, workload: Workload, *, vhost: str, record: Callable[..., object] = no_record) -> Routes:
+def establish(
+    cluster: Endpoints, workload: Workload, *, vhost: str, record: Callable[..., object] = no_record
+) -> Routes:
     """Declare the routing of the workload between existing queues, prove it, and return the route of each turn.
 
     ``record`` gets the event "set_up", with the time that brokers took. A plain workload declares nothing, and has one
@@ -58,7 +60,7 @@ def establish(cluster: Cluster, workload: Workload, *, vhost: str, record: Calla
 
 
 def declare_routing(
-    cluster: Cluster,
+    cluster: Endpoints,
     routing: Routing,
     queues: Sequence[str],
     *,
@@ -81,7 +83,7 @@ def declare_routing(
     await_known(cluster, [*exchanges, *bindings], vhost=vhost, known=_definitions)
 
 
-def await_bound(cluster: Cluster, workload: Workload, *, vhost: str) -> None:
+def await_bound(cluster: Endpoints, workload: Workload, *, vhost: str) -> None:
     """Wait until every node lists the bindings of consumers. Raise ``WaitTimeout`` if one does not."""
     if workload.owned and workload.routing is not None:
         bound = workload.routing.bound(workload.queue_names)
@@ -98,7 +100,7 @@ def rebindings(workload: Workload) -> tuple[Rebinding, ...]:
 
 
 def await_known(
-    cluster: Cluster, declared: Sequence[Json], *, vhost: str, known: Callable[[ManagementApi, str], set[_Key]]
+    cluster: Endpoints, declared: Sequence[Json], *, vhost: str, known: Callable[[ManagementApi, str], set[_Key]]
 ) -> None:
     """Wait until ``known`` returns all these exchanges and bindings for every node. Raise ``WaitTimeout`` if not."""
     wanted = {_key(one) for one in declared}
@@ -170,7 +172,7 @@ def _definitions(api: ManagementApi, vhost: str) -> set[_Key]:
     return {_key(declared) for kind in ("exchanges", "bindings") for declared in listed[kind]}
 
 
-def prove(cluster: Cluster, routing: Routing, queues: Sequence[str], *, vhost: str) -> list[frozenset[str]]:
+def prove(cluster: Endpoints, routing: Routing, queues: Sequence[str], *, vhost: str) -> list[frozenset[str]]:
     """Publish one message for each turn, and return the queues that each message came out of.
 
     The queues are empty again afterwards. Raise RoutingNotProven unless a message came out of exactly the queues that
@@ -182,7 +184,7 @@ def prove(cluster: Cluster, routing: Routing, queues: Sequence[str], *, vhost: s
 
 
 def _tried(
-    cluster: Cluster, turns: Sequence[PublishArguments], queues: Sequence[str], *, vhost: str
+    cluster: Endpoints, turns: Sequence[PublishArguments], queues: Sequence[str], *, vhost: str
 ) -> list[Counter[str]]:
     """Return {queue: how often the message came out of it} for the message of each turn.
 

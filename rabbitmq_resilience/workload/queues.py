@@ -10,7 +10,7 @@ from typing import Any, NotRequired, TypedDict
 
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.sut.broker.management import ApiError, ApiUnreachable, ManagementApi, dead_letters_kept
-from rabbitmq_resilience.sut.protocol import Cluster
+from rabbitmq_resilience.sut.node_protocol import Endpoints
 from rabbitmq_resilience.tools.waiting import wait_until
 from rabbitmq_resilience.workload import dead_letter_ways
 from rabbitmq_resilience.workload.drain import Depth, DepthsUnknown
@@ -81,7 +81,7 @@ def timed(record: Callable[..., object], *, what: str, count: int) -> Iterator[N
 
 
 def declare(
-    cluster: Cluster,
+    cluster: Endpoints,
     workload: Workload,
     *,
     vhost: str,

@@ -10,9 +10,9 @@ import pytest
 from rabbitmq_resilience.model import topology_catalogue
 from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.nemesis.alarm import IMPOSSIBLE_BYTES
+from rabbitmq_resilience.sut.node_protocol import NodeState
 from rabbitmq_resilience.sut.observer import Observer
 from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
-from rabbitmq_resilience.sut.protocol import NodeState
 from rabbitmq_resilience.sut.running import RunningCluster
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.statistics_ended import END

@@ -12,9 +12,10 @@ import pytest
 from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.model.links import Link
 from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.sut.node_protocol import NodeState
 from rabbitmq_resilience.sut.pool import unfit_reason
 from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
-from rabbitmq_resilience.sut.protocol import Cluster, NodeState
+from rabbitmq_resilience.sut.protocol import Cluster
 from rabbitmq_resilience.sut.running import RunningCluster
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.statistics_ended import END

@@ -8,8 +8,8 @@ import pytest
 
 from rabbitmq_resilience.model import topology_catalogue
 from rabbitmq_resilience.model.errors import ClusterError
+from rabbitmq_resilience.sut.node_protocol import Upgradable
 from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
-from rabbitmq_resilience.sut.protocol import Upgradable
 from rabbitmq_resilience.tools.distributions import BrokerHome
 from rabbitmq_resilience.tools.waiting import wait_until
 

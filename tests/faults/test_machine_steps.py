@@ -17,7 +17,6 @@ from rabbitmq_resilience.nemesis.clock import ClockInjection, ahead
 from rabbitmq_resilience.nemesis.disk_full import DiskFullInjection
 from rabbitmq_resilience.nemesis.fault import FaultContext, Proof
 from rabbitmq_resilience.sut.containers.clocks import NodeClock
-from rabbitmq_resilience.sut.protocol import Cluster
 from tests.faults.written_steps import parsed, refused
 from tests.messages import Messages
 
@@ -96,12 +95,12 @@ class LiteralDisk:
 
 
 @dataclass
-class LiteralCluster:
+class LiteralBroker:
+    """One broker with a disk of its own."""
+
     state: str = "running"
     own: LiteralDisk = field(default_factory=LiteralDisk)
     started: list[str] = field(default_factory=list)
-    system_s: float = 0.0
-    answer: str | None = None
 
     def disk(self, node: str) -> LiteralDisk:
         assert node == "b1"
@@ -114,11 +113,19 @@ class LiteralCluster:
         self.started.append(node)
         self.state = "running"
 
+
+@dataclass
+class LiteralClock:
+    """One broker with a clock of its own, which is ahead by ``system_s``."""
+
+    system_s: float = 0.0
+    answer: str | None = None
+
     def turn_clock(self, node: str, *, by_s: float) -> None:
         assert node == "b1"
         self.system_s += by_s
 
-    def run_tool(self, *_command: str) -> str:
+    def run_tool(self, node: str, tool: str, *arguments: str, timeout_s: float = 60.0) -> str:  # noqa: ARG002
         now_ms = round((time.time() + self.system_s) * 1000)
         return self.answer or f"{{{now_ms}, {round(time.time() * 1000)}}}\n"
 
@@ -127,15 +134,14 @@ class LiteralCluster:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disk_full, "ROOM_WITHIN_S", 0.1)
     monkeypatch.setattr(clock, "BACK_WITHIN_S", 0.1)
-    monkeypatch.setattr(clock, "in_containers", lambda cluster: cluster)
 
 
-def context(cluster: LiteralCluster) -> FaultContext:
+def context(cluster: LiteralBroker | LiteralClock) -> FaultContext:
     return cast(FaultContext, SimpleNamespace(cluster=cluster))
 
 
 def test_a_disk_is_full_when_it_takes_nothing_and_a_broker_that_died_is_started(message: Messages) -> None:
-    cluster = LiteralCluster()
+    cluster = LiteralBroker()
     injection = DiskFullInjection(context(cluster), ("b1",))
     injection.inject()
     proof = injection.prove(timeout_s=0.1)
@@ -154,7 +160,7 @@ def test_a_disk_is_full_when_it_takes_nothing_and_a_broker_that_died_is_started(
 
 
 def test_a_disk_with_a_block_left_is_not_full(message: Messages) -> None:
-    injection = DiskFullInjection(context(LiteralCluster(own=LiteralDisk(holds_back=4096))), ("b1",))
+    injection = DiskFullInjection(context(LiteralBroker(own=LiteralDisk(holds_back=4096))), ("b1",))
     injection.inject()
     proof = injection.prove(timeout_s=0.1)
     assert not proof.proven
@@ -162,14 +168,14 @@ def test_a_disk_with_a_block_left_is_not_full(message: Messages) -> None:
 
 
 def test_a_disk_of_which_the_broker_still_tells_room_is_another() -> None:
-    injection = DiskFullInjection(context(LiteralCluster(own=LiteralDisk(told="b1 tells of 9 bytes free"))), ("b1",))
+    injection = DiskFullInjection(context(LiteralBroker(own=LiteralDisk(told="b1 tells of 9 bytes free"))), ("b1",))
     injection.inject()
     assert injection.prove(timeout_s=0.1) == Proof(False, "b1 tells of 9 bytes free")
 
 
 @pytest.mark.parametrize("jump_s", [3600.0, -3600.0])
 def test_a_clock_has_jumped_when_the_broker_tells_so_and_jumps_back(jump_s: float) -> None:
-    cluster = LiteralCluster()
+    cluster = LiteralClock()
     injection = ClockInjection(context(cluster), ("b1",), jump_s)
     injection.inject()
     proof = injection.prove(timeout_s=0.1)
@@ -182,7 +188,7 @@ def test_a_clock_has_jumped_when_the_broker_tells_so_and_jumps_back(jump_s: floa
 
 
 def test_a_clock_that_did_not_follow_is_no_jump() -> None:
-    cluster = LiteralCluster()
+    cluster = LiteralClock()
     injection = ClockInjection(context(cluster), ("b1",), 3600.0)
     injection.inject()
     cluster.system_s = 0.0
@@ -190,7 +196,7 @@ def test_a_clock_that_did_not_follow_is_no_jump() -> None:
 
 
 def test_a_step_jumps_from_where_another_one_left_the_clock() -> None:
-    cluster = LiteralCluster(system_s=-600.0)
+    cluster = LiteralClock(system_s=-600.0)
     injection = ClockInjection(context(cluster), ("b1",), 60.0)
     injection.inject()
     assert injection.prove(timeout_s=0.1).proven
@@ -199,7 +205,7 @@ def test_a_step_jumps_from_where_another_one_left_the_clock() -> None:
 
 def test_a_broker_that_tells_no_time_is_an_error(message: Messages) -> None:
     with message.of(ClusterError):
-        ahead(cast(Cluster, LiteralCluster(answer="Error")), "b1")
+        ahead(LiteralClock(answer="Error"), "b1")
 
 
 def test_turning_a_clock_adds_up(tmp_path: Path) -> None:

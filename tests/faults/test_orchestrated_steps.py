@@ -14,7 +14,7 @@ from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.nemesis import drain_node, processes, rolling_restart
 from rabbitmq_resilience.nemesis.drain_node import DrainNode, DrainNodeInjection
 from rabbitmq_resilience.nemesis.rolling_restart import RollingRestart, RollingRestartInjection
-from rabbitmq_resilience.sut.protocol import ProcessState
+from rabbitmq_resilience.sut.node_protocol import ProcessState
 from tests.faults.written_steps import parsed, refused
 from tests.messages import Messages
 
@@ -23,14 +23,13 @@ DRAINED = {"fault": "drain_node", "at_s": 1, "for_s": 30}
 
 
 @dataclass
-class Kept:
-    """Brokers, each with a process; what the orchestrator tells of them is up to the tests."""
+class KeptProcesses:
+    """Brokers, each with a process, and what the orchestrator says of them: both are up to the tests."""
 
     lives: dict[str, str | None] = field(default_factory=lambda: {"a1": "1", "b1": "1", "c1": "1"})
-    told: dict[str, list[str]] = field(default_factory=dict)
+    reported: dict[str, list[str]] = field(default_factory=dict)
     done: list[tuple[str, Any]] = field(default_factory=list)
     restarts_brokers: bool = True
-    topology: Any = THREE
 
     def process(self, node: str) -> ProcessState:
         return "gone" if self.lives[node] is None else "running"
@@ -38,8 +37,12 @@ class Kept:
     def life(self, node: str) -> str | None:
         return self.lives[node]
 
-    def exit_status(self, node: str) -> int | None:  # noqa: ARG002 - nobody can tell
+    def exit_status(self, node: str) -> int | None:  # noqa: ARG002 - it is unknown
         return None
+
+
+class DrainedMachines(KeptProcesses):
+    """Brokers on machines that can be drained."""
 
     def drain_machines(self, nodes: Collection[str], *, whole_zones: bool) -> None:
         self.done.append(("drain", (tuple(nodes), whole_zones)))
@@ -47,20 +50,24 @@ class Kept:
     def undrain_machines(self, nodes: Collection[str]) -> None:
         self.done.append(("undrain", tuple(nodes)))
 
-    def open_machines(self, nodes: Collection[str]) -> Sequence[str]:  # noqa: ARG002 - told whole
-        return self.told.get("open", [])
+    def open_machines(self, nodes: Collection[str]) -> Sequence[str]:  # noqa: ARG002 - for all nodes
+        return self.reported.get("open", [])
 
-    def misplaced(self, nodes: Collection[str]) -> Sequence[str]:  # noqa: ARG002 - told whole
-        return self.told.get("misplaced", [])
+    def misplaced(self, nodes: Collection[str]) -> Sequence[str]:  # noqa: ARG002 - for all nodes
+        return self.reported.get("misplaced", [])
+
+
+class RestartedInTurn(KeptProcesses):
+    """Brokers that can be restarted one after another."""
 
     def restart_all(self) -> None:
         self.done.append(("restart", ()))
 
     def not_restarted(self) -> Sequence[str]:
-        return self.told.get("not restarted", [])
+        return self.reported.get("not restarted", [])
 
 
-def context_of(kept: Kept) -> Any:
+def context_of(kept: KeptProcesses) -> Any:
     return SimpleNamespace(cluster=kept, refuse_if_taken=lambda _: None)
 
 
@@ -97,7 +104,7 @@ def test_what_they_would_do_is_told_before() -> None:
     assert isinstance(restarted, RollingRestart)
 
 
-def drained(kept: Kept) -> DrainNodeInjection:
+def drained(kept: DrainedMachines) -> DrainNodeInjection:
     step = DrainNode(node="b1", at_s=1, for_s=30)
     resolver: Any = SimpleNamespace(nodes=lambda _: ("b1",))
     return step.prepare(context_of(kept), resolver, for_s=30)
@@ -109,11 +116,11 @@ def drained(kept: Kept) -> DrainNodeInjection:
 def test_a_drained_machine_is_proven_by_its_broker_and_by_what_it_takes(
     life: str | None, still: list[str], proven: bool
 ) -> None:
-    kept = Kept()
+    kept = DrainedMachines()
     injection = drained(kept)
     injection.inject()
     assert kept.done == [("drain", (("b1",), False))]
-    kept.lives["b1"], kept.told["open"] = life, still
+    kept.lives["b1"], kept.reported["open"] = life, still
     assert injection.prove(timeout_s=0).proven == proven
 
 
@@ -125,17 +132,17 @@ def test_its_healing_is_proven_by_where_the_broker_runs_again(
 ) -> None:
     monkeypatch.setattr(processes, "BACK_WITHIN_S", 0)
     monkeypatch.setattr(drain_node, "PLACED_WITHIN_S", 0)
-    kept = Kept()
+    kept = DrainedMachines()
     injection = drained(kept)
     injection.inject()
-    kept.lives["b1"], kept.told["misplaced"] = life, still
+    kept.lives["b1"], kept.reported["misplaced"] = life, still
     injection.heal()
     assert kept.done[-1] == ("undrain", ("b1",))
     assert injection.prove_healed().proven == proven
 
 
 def test_who_has_drained_nothing_opens_nothing(message: Messages) -> None:
-    kept = Kept(lives={"a1": "1", "b1": None, "c1": "1"})
+    kept = DrainedMachines(lives={"a1": "1", "b1": None, "c1": "1"})
     injection = drained(kept)
     with message.of(ClusterError):
         injection.inject()
@@ -147,7 +154,7 @@ def test_a_restart_is_proven_by_each_process_and_by_each_pod(
     monkeypatch: pytest.MonkeyPatch, message: Messages
 ) -> None:
     monkeypatch.setattr(rolling_restart, "EACH_WITHIN_S", 0)
-    kept = Kept(told={"not restarted": ["pod rabbit-0 is not ready"]})
+    kept = RestartedInTurn(reported={"not restarted": ["pod rabbit-0 is not ready"]})
     injection = RollingRestartInjection(context_of(kept), ("a1", "b1", "c1"))
     injection.heal()  # nothing was begun
     injection.inject()
@@ -160,7 +167,7 @@ def test_a_restart_is_proven_by_each_process_and_by_each_pod(
     assert not injection.prove_healed().proven
     kept.lives = {"a1": "2", "b1": "2", "c1": "2"}
     assert not injection.prove(timeout_s=0).proven, "a pod is not ready"
-    kept.told.clear()
+    kept.reported.clear()
     proof = injection.prove(timeout_s=0)
     assert proof.proven
     assert "c1" in proof.detail

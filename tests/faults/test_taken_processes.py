@@ -11,7 +11,7 @@ import pytest
 
 from rabbitmq_resilience.nemesis import processes
 from rabbitmq_resilience.nemesis.processes import ProcessInjection
-from rabbitmq_resilience.sut.protocol import ProcessState
+from rabbitmq_resilience.sut.node_protocol import ProcessState
 
 BEFORE, OTHER = "process 7", "process 8"
 

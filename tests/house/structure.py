@@ -60,6 +60,7 @@ SUT: list[set[str]] = [
     {"broker_host"},
     {"container_protocol"},
     {"protocol", "formed"},
+    {"link_protocol", "node_protocol"},
     {"round_trip_probes"},
     {"preload"},
     {"broker"},

@@ -26,8 +26,9 @@ from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.sut.broker.handshake import accepts
 from rabbitmq_resilience.sut.broker.management import ManagementApi
 from rabbitmq_resilience.sut.broker_host import Host
+from rabbitmq_resilience.sut.node_protocol import LoadBalancers, NodeState, ProcessState
 from rabbitmq_resilience.sut.prometheus_server import PrometheusServer, scraping
-from rabbitmq_resilience.sut.protocol import LoadBalancers, NodeState, ProcessState, PrometheusRequest
+from rabbitmq_resilience.sut.protocol import PrometheusRequest
 from rabbitmq_resilience.tools.closing import Closing
 
 DRIVER = "attached"

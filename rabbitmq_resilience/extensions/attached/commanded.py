@@ -20,7 +20,7 @@ from rabbitmq_resilience.extensions.attached.held_links import HeldLinks, on_eac
 from rabbitmq_resilience.extensions.attached.machine import MachineError
 from rabbitmq_resilience.extensions.attached.offers import CommandedAct, Commands
 from rabbitmq_resilience.model.links import Link
-from rabbitmq_resilience.sut.protocol import ProcessState
+from rabbitmq_resilience.sut.node_protocol import ProcessState
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
 IN_EFFECT_WITHIN_S = 20.0

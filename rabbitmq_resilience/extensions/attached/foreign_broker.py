@@ -9,7 +9,7 @@ from typing import Protocol
 from rabbitmq_resilience.extensions.attached import watchdog
 from rabbitmq_resilience.extensions.attached.machine import Machine, MachineError, tool_script
 from rabbitmq_resilience.extensions.attached.offers import BrokerService
-from rabbitmq_resilience.sut.protocol import ProcessState
+from rabbitmq_resilience.sut.node_protocol import ProcessState
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
 #: Functions of the shell. ``find_broker NODE`` prints each process that may be that node's broker: its number, when it

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rabbitmq_resilience.extensions.setup.perf_test import find_perf_test
 from rabbitmq_resilience.scenario.model import Scenario
-from rabbitmq_resilience.sut.protocol import Cluster
+from rabbitmq_resilience.sut.node_protocol import Endpoints
 from rabbitmq_resilience.workload.client_addresses import addresses
 from rabbitmq_resilience.workload.exchanges import establish
 from rabbitmq_resilience.workload.perf_test_options import PerfTestFailed, Window, options, problems, read
@@ -44,7 +44,7 @@ def refused(scenario: Scenario) -> str:
     return next(iter(problems(scenario.workload)), "")
 
 
-def play_perf_test(cluster: Cluster, scenario: Scenario) -> list[Window]:
+def play_perf_test(cluster: Endpoints, scenario: Scenario) -> list[Window]:
     """Play PerfTest with the scenario's load, on queues of its own; return the windows that it measured.
 
     Raise ToolMissingError if there is no PerfTest, PerfTestFailed if it reported too few windows, and whatever

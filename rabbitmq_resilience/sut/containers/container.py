@@ -17,7 +17,7 @@ from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.model.topology import BrokerSize
 from rabbitmq_resilience.sut.broker.files import BrokerFiles
 from rabbitmq_resilience.sut.container_protocol import Resources
-from rabbitmq_resilience.sut.protocol import ProcessState
+from rabbitmq_resilience.sut.node_protocol import ProcessState
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
 _STATES: Mapping[str, ProcessState] = {"running": "running", "paused": "suspended"}

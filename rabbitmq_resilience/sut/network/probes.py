@@ -17,7 +17,7 @@ from typing import Self
 
 from rabbitmq_resilience.model.links import Link
 from rabbitmq_resilience.sut.broker.handshake import Probe
-from rabbitmq_resilience.sut.protocol import Links
+from rabbitmq_resilience.sut.link_protocol import Links
 
 _POLL_S = 0.05
 

@@ -12,7 +12,7 @@ import psutil
 
 from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.sut.broker.files import BrokerFiles
-from rabbitmq_resilience.sut.protocol import ProcessState
+from rabbitmq_resilience.sut.node_protocol import ProcessState
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
 

@@ -10,7 +10,7 @@ from rabbitmq_resilience.extensions.attached.kubernetes.log import PodLog
 from rabbitmq_resilience.extensions.attached.kubernetes.pods import Pod, Pods
 from rabbitmq_resilience.extensions.attached.machine import Machine, MachineError
 from rabbitmq_resilience.extensions.attached.offers import Kubernetes
-from rabbitmq_resilience.sut.protocol import ProcessState
+from rabbitmq_resilience.sut.node_protocol import ProcessState
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
 _LOOKED_WITHIN_S = 10.0
