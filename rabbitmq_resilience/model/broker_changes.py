@@ -9,7 +9,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class BrokerChange:
     """A change of a running broker. ``do`` and ``undo`` are tools with their arguments. The change ends with the
-    broker's process. ``act`` is a word of ``attached.spec.ACTS``. ``name`` distinguishes it from other changes of the
+    broker's process. ``act`` is a verb of ``actions.ACTIONS``. ``name`` distinguishes it from other changes of the
     same node. ``alarm`` is the resource (memory, disk) for which the broker then raises an alarm."""
 
     act: str

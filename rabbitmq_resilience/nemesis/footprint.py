@@ -57,7 +57,7 @@ class Footprint:
     packets_by: By | None = None
     #: In words, what only one step may act on at a time, because proofs could not distinguish two steps.
     resources: frozenset[str] = frozenset()
-    #: What the step does to brokers: {action of ``model.acts.ACTS``: the most nodes that it acts on}. Empty if it acts
+    #: What the step does to brokers: {verb of ``model.actions``: the most nodes that it acts on}. Empty if it acts
     #: only on clients, their links and the run's queues.
     acts: Mapping[str, int] = field(default_factory=dict)
     #: Whether nodes may end, pause or start again because of the step, so that queues look for other leaders.

@@ -35,7 +35,7 @@ class ProcessStep(ScheduledFault):
 
     @property
     def does(self) -> tuple[str, ...]:
-        """Return the actions of ``model.acts.ACTS`` that the step does to each of its nodes."""
+        """Return the verbs of the actions (``model.actions``) that the step does to each of its nodes."""
         return (self.take,)
 
     def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:

@@ -22,7 +22,7 @@ from pydantic import (
 from rabbitmq_resilience.checkers.checker_catalogue import INVARIANTS
 from rabbitmq_resilience.checkers.verdict import InvariantSpec
 from rabbitmq_resilience.model import topology_catalogue
-from rabbitmq_resilience.model.acts import ACT
+from rabbitmq_resilience.model.actions import ACT
 from rabbitmq_resilience.model.base import Spec
 from rabbitmq_resilience.model.links import Link
 from rabbitmq_resilience.model.node_options import NONE, NodeOptions

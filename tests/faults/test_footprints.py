@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 import pytest
 
 from rabbitmq_resilience.model import topology_catalogue
-from rabbitmq_resilience.model.acts import ACTS
+from rabbitmq_resilience.model.actions import ACTIONS
 from rabbitmq_resilience.model.links import Link
 from rabbitmq_resilience.nemesis import fault_catalogue
 from rabbitmq_resilience.nemesis.combining import Combination
@@ -100,7 +100,7 @@ def test_what_a_fault_states_agrees(name: str) -> None:
     workload = APPLICATION if issubclass(FAULTS[name], MethodStep) else ""
     found = of(f"at_s: 1, for_s: 30, fault: {name}, {FAULTS[name].example}", workload=workload)
     assert found.processes <= found.possible_processes
-    assert found.acts.keys() <= ACTS.keys()
+    assert found.acts.keys() <= ACTIONS.keys()
     assert not (found.links and found.packets)
     assert bool(found.packets) == (found.packets_by is not None)
     assert found.together is None or 0 <= found.together <= 5

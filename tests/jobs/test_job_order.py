@@ -119,12 +119,7 @@ def test_what_is_wrong_is_refused(folder: Path, cluster: str, fault: str, named:
     assert named in str(refused.value)
 
 
-def test_an_act_that_would_not_end_without_its_machine_is_refused(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, message: Messages
-) -> None:
-    monkeypatch.setattr(
-        "rabbitmq_resilience.extensions.jobs.job_request.OFFERED_BY", {"kill": {"kubernetes"}, "drain": {"kubernetes"}}
-    )
+def test_an_act_that_would_not_end_without_its_machine_is_refused(folder: Path, message: Messages) -> None:
     file = folder / "drained.yaml"
     file.write_text(CLUSTER.replace("{kill: 1}", "{kill: 1, drain: 1}"), encoding="utf-8")
     with message.of(OrderError) as refused:

@@ -6,13 +6,14 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from rabbitmq_resilience.extensions.attached.held_links import out_of_reach
+from rabbitmq_resilience.model.actions import ACTIONS
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
 from rabbitmq_resilience.nemesis.footprint import Footprint
 from rabbitmq_resilience.scenario.model import Scenario
 
 #: Acts that count the nodes that a cut separates, by pairs.
-_PARTING = frozenset({"cut", "refuse"})
+_PARTING = frozenset(verb for verb, action in ACTIONS.items() if action.parts)
 
 
 @dataclass(frozen=True)

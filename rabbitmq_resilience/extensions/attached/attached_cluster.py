@@ -11,12 +11,13 @@ from typing import Self
 
 from rabbitmq_resilience.extensions.attached.disk_filling import HeldDisk
 from rabbitmq_resilience.extensions.attached.disturbing import Knocker, treated_packets
+from rabbitmq_resilience.extensions.attached.fault_budget import BlastRadius
 from rabbitmq_resilience.extensions.attached.foreign_broker import MachineProcess
 from rabbitmq_resilience.extensions.attached.machine_links import AttachedLinks, BrokerLinks
 from rabbitmq_resilience.extensions.attached.nodes import AttachedNodes
 from rabbitmq_resilience.extensions.attached.orchestrator import Claims, Orchestrator
-from rabbitmq_resilience.extensions.attached.permits import BlastRadius
 from rabbitmq_resilience.model.access import Access, Endpoint
+from rabbitmq_resilience.model.actions import ACTIONS
 from rabbitmq_resilience.model.broker_changes import BrokerChange
 from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.model.links import ANY_CLIENT, Link
@@ -34,8 +35,8 @@ from rabbitmq_resilience.tools.closing import Closing
 DRIVER = "attached"
 
 #: The acts that take a broker away, and those of them that end its process.
-TAKING = ("kill", "stop", "pause", "lose_data")
-_ENDING = ("kill", "stop")
+_TAKING = tuple(verb for verb, action in ACTIONS.items() if action.takes_broker)
+_ENDING = tuple(verb for verb, action in ACTIONS.items() if action.ends_process)
 
 
 @dataclass(frozen=True)
@@ -283,7 +284,7 @@ class AttachedCluster(Closing):
     def close(self) -> None:
         """Heal what is not healed yet, also what came back by itself or could not be healed before."""
         with self._stack, ExitStack() as each:
-            held, full = self._hands.held(TAKING), self._hands.held(["fill_disk"])
+            held, full = self._hands.held(_TAKING), self._hands.held(["fill_disk"])
             for node in self.topology.node_names:
                 if self.broker_name(node) in held:
                     each.callback(self._give_back, node)
@@ -322,5 +323,5 @@ class AttachedCluster(Closing):
         name = self.broker_name(node)
         for change in [one for there, one in self._changes if there == node and name in self._hands.held(_ENDING)]:
             self.change_back(node, change)  # the change ended with the process that had it
-        for act in TAKING:
+        for act in _TAKING:
             self._hands.leave(act, [name])

@@ -18,6 +18,7 @@ from rabbitmq_resilience.extensions.attached.broker_settings import contrary
 from rabbitmq_resilience.extensions.attached.bystanders import Things, changes, look
 from rabbitmq_resilience.extensions.attached.cluster_file import KnownCluster
 from rabbitmq_resilience.extensions.attached.cluster_model import AttachedNode
+from rabbitmq_resilience.extensions.attached.fault_budget import BlastRadius
 from rabbitmq_resilience.extensions.attached.guard import Guard
 from rabbitmq_resilience.extensions.attached.healing import journal_of, not_healed
 from rabbitmq_resilience.extensions.attached.held_links import HeldLinks
@@ -27,13 +28,12 @@ from rabbitmq_resilience.extensions.attached.machine import Machine, MachineErro
 from rabbitmq_resilience.extensions.attached.machine_links import AttachedLinks, BrokerLinks, LinkMachines
 from rabbitmq_resilience.extensions.attached.missing_tools import lacking
 from rabbitmq_resilience.extensions.attached.nodes import AttachedNodes
-from rabbitmq_resilience.extensions.attached.permits import BlastRadius
 from rabbitmq_resilience.extensions.attached.same_cluster import mixed, strangers_by_amqp
 from rabbitmq_resilience.extensions.attached.shape import matched
 from rabbitmq_resilience.extensions.attached.vhosts import GivenVhostApi, Made, api_of, not_empty
 from rabbitmq_resilience.extensions.attached.ways import Ways, reached
 from rabbitmq_resilience.extensions.attached.whole import not_whole
-from rabbitmq_resilience.model.acts import ACT
+from rabbitmq_resilience.model.actions import ACT
 from rabbitmq_resilience.model.errors import ClusterError, NotWholeError, WrongClusterError
 from rabbitmq_resilience.model.links import Link
 from rabbitmq_resilience.model.node_options import NONE, NodeOptions

@@ -19,14 +19,13 @@ from rabbitmq_resilience.extensions.attached import watchdog
 from rabbitmq_resilience.extensions.attached.attaching import FoundCluster, look_at
 from rabbitmq_resilience.extensions.attached.broker_settings import contrary
 from rabbitmq_resilience.extensions.attached.cluster_file import KnownCluster, load
+from rabbitmq_resilience.extensions.attached.fault_budget import FaultBudget
 from rabbitmq_resilience.extensions.attached.healing import healed
 from rabbitmq_resilience.extensions.attached.identity import strangers
 from rabbitmq_resilience.extensions.attached.machine import Machine, MachineError
 from rabbitmq_resilience.extensions.attached.missing_tools import lacking
-from rabbitmq_resilience.extensions.attached.offers import ENDS
-from rabbitmq_resilience.extensions.attached.permits import OFFERED_BY, refusal
 from rabbitmq_resilience.extensions.attached.ways import Ways, client_module, reached
-from rabbitmq_resilience.model.acts import ACTS
+from rabbitmq_resilience.model.actions import ACTIONS, HEALING_TEXT, Action
 from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.model.yaml_files import FileRefusedError
 from rabbitmq_resilience.sut.broker.management import ManagementApi
@@ -63,24 +62,24 @@ def _describe(known: KnownCluster) -> int:
             troubles = [*ways.contrary(), *contrary(known.stated, ways.machines), *_strangers(known, ways)]
             troubles += [f"{act}: {text}" for act, text in _lacking(known, ways, found)]
     print("what may be done to it:")
-    for act, meaning in ACTS.items():
-        why, allowed = refusal(known.stated, act, 1), known.stated.allow.get(act)
+    for verb, action in ACTIONS.items():
+        why, allowed = FaultBudget(known.stated).refusal(verb, 1), known.stated.allow.get(verb)
         nodes = f"{allowed} node{'s' if allowed != 1 else ''}"
-        at_once = f"at {nodes} at once{_ends(known, act)}" if not why else f"no: {why}"
-        if act in OFFERED_BY:
-            print(f"  {act:12} {meaning}: {at_once}")
-    never = [act for act in ACTS if act not in OFFERED_BY]
+        at_once = f"at {nodes} at once{_ends(known, action)}" if not why else f"no: {why}"
+        if action.ways:
+            print(f"  {verb:12} {action.text}: {at_once}")
+    never = [verb for verb, action in ACTIONS.items() if not action.ways]
     print(f"  never done to an existing cluster: {', '.join(never)}")
     for trouble in troubles:
         print(trouble, file=sys.stderr)
     return 1 if troubles else 0
 
 
-def _ends(known: KnownCluster, act: str) -> str:
-    """Return how ``act`` ends, in words; empty if a watchdog at the broker ends it."""
-    kubernetes = known.stated.offers.kubernetes
-    how = "" if kubernetes is None or "api" in OFFERED_BY[act] else kubernetes.ends(act)
-    return f"; {ENDS[how]}" if how else ""
+def _ends(known: KnownCluster, action: Action) -> str:
+    """Return how the action ends in Kubernetes, in words; empty if a watchdog at the broker ends it."""
+    offers = known.stated.offers
+    text = "" if offers.kubernetes is None else HEALING_TEXT.get(offers.ends(action), "")
+    return f"; {text}" if text else ""
 
 
 def heal(arguments: Sequence[str]) -> int:
@@ -155,7 +154,7 @@ def _room(ways: Ways, name: str) -> str:
 def _lacking(known: KnownCluster, ways: Ways, found: FoundCluster) -> Iterator[tuple[str, str]]:
     """Yield what machines lack for the acts that are allowed, as (act, text)."""
     for act in sorted(known.stated.allow):
-        if not refusal(known.stated, act, 1):
+        if not FaultBudget(known.stated).refusal(act, 1):
             yield from ((act, text) for text in lacking(act, known.stated, ways, found.folders))
 
 
@@ -198,10 +197,10 @@ def _commanded(known: KnownCluster, ways: Ways) -> Iterator[str]:
             yield f"{name}: its broker answers, but the command of process: shows no process"
         else:
             print(f"  {name} by your commands: its broker is {process.name}")
-    acts = {name: commands.act(name) for name in ACTS}
+    acts = {name: commands.act(name) for name in ACTIONS}
     for name, act in acts.items():
         if act is not None:
-            print(f"  {name}: {ENDS[act.ends]}")
+            print(f"  {name}: {HEALING_TEXT[act.ends]}")
     yield from _left(known, ways)
 
 

@@ -14,7 +14,7 @@ from pydantic import AfterValidator, Field, StringConstraints, field_validator, 
 
 from rabbitmq_resilience.extensions.attached.offers import Command, Offers
 from rabbitmq_resilience.model.access import Access, Endpoint
-from rabbitmq_resilience.model.acts import ACTS
+from rabbitmq_resilience.model.actions import ACTIONS
 from rabbitmq_resilience.model.base import Spec
 from rabbitmq_resilience.model.topology import PartitionHandling, PauseIfAllDown
 
@@ -210,9 +210,9 @@ class ClusterFile(Spec):
     @field_validator("allow")
     @classmethod
     def _known(cls, allow: Mapping[str, int]) -> Mapping[str, int]:
-        if unknown := sorted(allow.keys() - ACTS.keys()):
-            near = difflib.get_close_matches(unknown[0], ACTS, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(ACTS)}"
+        if unknown := sorted(allow.keys() - ACTIONS.keys()):
+            near = difflib.get_close_matches(unknown[0], ACTIONS, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(ACTIONS)}"
             raise ValueError(f"there is no {', '.join(unknown)}; {hint}")
         return allow
 

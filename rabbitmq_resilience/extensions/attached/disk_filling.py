@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from rabbitmq_resilience.extensions.attached import watchdog
+from rabbitmq_resilience.extensions.attached.fault_budget import BlastRadius
 from rabbitmq_resilience.extensions.attached.foreign_broker import RemoteBroker
 from rabbitmq_resilience.extensions.attached.machine import Machine
-from rabbitmq_resilience.extensions.attached.permits import BlastRadius
 from rabbitmq_resilience.sut.broker.management import ApiError, ApiUnreachable, ManagementApi
 
 #: The name that marks the filler's process; its command line also has the folder of its watchdog.

@@ -9,15 +9,13 @@ from functools import partial
 from typing import Any
 
 from rabbitmq_resilience.extensions.attached import watchdog
-from rabbitmq_resilience.extensions.attached.attached_cluster import TAKING
 from rabbitmq_resilience.extensions.attached.cluster_file import KnownCluster
 from rabbitmq_resilience.extensions.attached.journal import Journal, journal_file
 from rabbitmq_resilience.extensions.attached.lock import LockedError, locked
 from rabbitmq_resilience.extensions.attached.machine import ForcedError, MachineError
-from rabbitmq_resilience.extensions.attached.offers import PACKETS
-from rabbitmq_resilience.extensions.attached.permits import OFFERED_BY, offers
 from rabbitmq_resilience.extensions.attached.vhosts import Made, api_of, marked_vhosts, on_any
 from rabbitmq_resilience.extensions.attached.ways import Ways, reached
+from rabbitmq_resilience.model.actions import ACTIONS
 from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.model.links import Link
 from rabbitmq_resilience.sut.broker.management import ManagementApi
@@ -119,12 +117,12 @@ def _not_seen(row: Mapping[str, Any], known: KnownCluster, ways: Ways, silent: s
         return f"it was done elsewhere; this file leads to {ways.place or 'another place'}{of_file}"
     if node not in {stated.name for stated in known.stated.nodes}:
         return f"the file does not name {node}{of_file}"
-    if not OFFERED_BY.get(act, frozenset()) & offers(known.stated, act):
+    if act not in ACTIONS or known.stated.offers.way_of(ACTIONS[act]) is None:
         return f"nothing in offers: can heal it{of_file}"
     keepers = {node} if node in ways.keepers else {*ways.keepers}
     if troubled := sorted(keepers & silent):
         return f"{', '.join(troubled)} did not answer, or could not heal it"
-    if act in TAKING and node in ways.brokers:
+    if ACTIONS[act].takes_broker and node in ways.brokers:
         ways.brokers[node].give_back()  # its watchdog may be gone
     try:
         wait_until(
@@ -139,7 +137,7 @@ def _not_seen(row: Mapping[str, Any], known: KnownCluster, ways: Ways, silent: s
 
 
 def _in_effect(act: str, node: str, known: KnownCluster, ways: Ways) -> str:
-    if act in PACKETS:
+    if ACTIONS[act].acts_on == "packets":
         return _packets(node, known, ways)
     broker = ways.brokers.get(node)
     state = "running" if broker is None else broker.state()

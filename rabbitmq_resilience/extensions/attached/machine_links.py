@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 
 from rabbitmq_resilience.extensions.attached.delays import Delays, KernelDelay
+from rabbitmq_resilience.extensions.attached.fault_budget import BlastRadius
 from rabbitmq_resilience.extensions.attached.held_links import HeldLinks, on_each
 from rabbitmq_resilience.extensions.attached.machine import ForcedError, Machine, MachineError
 from rabbitmq_resilience.extensions.attached.packet_rules import DROP, RESET, PacketRule, Rules, Treatment
-from rabbitmq_resilience.extensions.attached.permits import BlastRadius
 from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.model.links import Link
 from rabbitmq_resilience.sut.broker.handshake import Probe, answer_ms, distribution_greeting

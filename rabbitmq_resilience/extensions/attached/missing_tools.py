@@ -9,14 +9,13 @@ from rabbitmq_resilience.extensions.attached.foreign_broker import RemoteBroker
 from rabbitmq_resilience.extensions.attached.held_links import on_each
 from rabbitmq_resilience.extensions.attached.machine import Machine, MachineError
 from rabbitmq_resilience.extensions.attached.ways import Ways
+from rabbitmq_resilience.model.actions import ACTIONS
 
 #: For each node by Erlang name, the addresses to which its machine resolves each host.
 Addresses = Mapping[str, Mapping[str, Sequence[str]]]
 
 #: Prints what identifies the network in which rules of a machine's kernel are at work.
 _NETWORK = "cat /proc/sys/kernel/random/boot_id; readlink /proc/self/ns/net"
-#: The RabbitMQ tools by which acts are done and undone.
-_TOOLS: Mapping[str, Sequence[str]] = {"alarm": ["rabbitmqctl"], "drain": ["rabbitmq-upgrade"]}
 
 
 def lacking(
@@ -26,6 +25,9 @@ def lacking(
 
     ``folders``: the folder in which each broker stores its data, by Erlang name.
     """
+    way = stated.offers.way_of(ACTIONS[act]) if act in ACTIONS else None
+    if way is None or not way.needs:
+        return []
 
     def rules(name: str) -> list[str]:
         tool = [] if ways.rules[name].tool else ["there is neither nft nor iptables that we may use"]
@@ -45,28 +47,23 @@ def lacking(
         return broker.lacking()
 
     def tools(name: str) -> list[str]:
-        return ways.changed[name].lacking(_TOOLS[act])
+        return ways.changed[name].lacking(way.programs)
 
     looks: Mapping[str, Callable[[str], list[str]]] = {
-        "kill": service,
-        "stop": service,
-        "alarm": tools,
-        "drain": tools,
-        "cut": rules,
-        "refuse": rules,
-        "lose_packets": rules,
-        "delay": delays,
-        "fill_disk": disk,
+        "service": service,
+        "tools": tools,
+        "packet_rules": rules,
+        "delays": delays,
+        "disk": disk,
     }
+    look = looks[way.needs]
 
     def texts_of(name: str) -> list[str]:
         try:
-            return [f"{name} ({ways.machines[name].description}): {text}" for text in looks[act](name)]
+            return [f"{name} ({ways.machines[name].description}): {text}" for text in look(name)]
         except MachineError as error:
             return [f"{name}: {error}"]
 
-    if stated.offers.ssh is None or act not in looks:
-        return []
     return [text for texts in on_each(list(ways.machines), texts_of) for text in texts]
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from string import Formatter
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
+from rabbitmq_resilience.model.actions import Action, ActionWay, Ends
 from rabbitmq_resilience.model.base import Spec
 
 
@@ -75,19 +76,8 @@ class Ssh(Spec):
         """Return the log file of the node with that Erlang name."""
         return self.log.format(node=node, host=node.partition("@")[2])
 
-
-#: How an act ends, for people.
-ENDS: Mapping[str, str] = {
-    "heal": "healed by your command from this machine, which must be awake and connected",
-    "policy": "the policy is deleted from this machine, which must be awake and connected",
-    "chaos_mesh": "ends after its duration, if Chaos Mesh works then",
-    "uncordon": "nothing there ends it: uncordoned from this machine, which must be awake and connected",
-    "rollout": "ends once Kubernetes has restarted the last broker; nothing stops it before",
-    "emptied": "does not heal: the stored data is gone for good, and the broker comes back with an empty claim",
-    "restarted": "Kubernetes starts the broker again",
-    "itself": "ends by itself, as you state; nothing else ends it",
-    "never": "does not end: you have to heal it",
-}
+    def reached_by(self, node: str) -> str:
+        return f"ssh {self.user}@{self.host_of(node)}"
 
 
 class CommandedAct(Spec):
@@ -128,6 +118,9 @@ class Commands(Spec):
         found: CommandedAct | None = getattr(self, name, None)
         return found
 
+    def reached_by(self, node: str) -> str:  # noqa: ARG002 - as the other ways
+        return "your commands"
+
 
 class Kubernetes(Spec):
     """Brokers in pods. The name of a pod is the first label of its node's host, or stated in ``pods``.
@@ -167,44 +160,12 @@ class Kubernetes(Spec):
             raise ValueError(f"cut: distribution goes with cut_by: rules; {self.cut_by} acts on whole pods")
         return self
 
-    def can(self, act: str) -> bool:
-        """Return whether the file states what ``act`` needs."""
-        return act not in _STATED or _STATED[act][1](self)
-
-    def ends(self, act: str) -> str:
-        """Return how ``act`` ends, as a key of ``ENDS``; empty if a watchdog at the broker ends it."""
-        return _ENDED_BY.get(self.cut_by, "") if act in PACKETS else _ENDED_BY.get(act, "")
-
     def pod_of(self, node: str) -> str:
         """Return the name of the pod of the node with that Erlang name."""
         return self.pods.get(node, node.partition("@")[2].partition(".")[0])
 
-
-#: The acts on packets between brokers.
-PACKETS = frozenset({"cut", "refuse", "lose_packets", "delay"})
-
-#: For some acts, what a cluster file must state of Kubernetes, and a function that returns whether it does.
-_STATED: Mapping[str, tuple[str, Callable[[Kubernetes], bool]]] = {
-    "refuse": ("cut_by: rules", lambda offer: offer.cut_by == "rules"),
-    "lose_packets": ("cut_by: rules or chaos_mesh", lambda offer: offer.cut_by != "network_policy"),
-    "delay": ("cut_by: chaos_mesh", lambda offer: offer.cut_by == "chaos_mesh"),
-    "drain_node": ("drain_node: brokers or all", lambda offer: offer.drain_node is not None),
-    "lose_data": ("lose_data: claim", lambda offer: offer.lose_data is not None),
-}
-_ENDED_BY: Mapping[str, str] = {
-    "network_policy": "policy",
-    "chaos_mesh": "chaos_mesh",
-    "kill": "restarted",
-    "stop": "restarted",
-    "drain_node": "uncordon",
-    "restart_all": "rollout",
-    "lose_data": "emptied",
-}
-
-
-def would(way: str, act: str) -> str:
-    """Return ``way``, and what a cluster file must state of it for ``act``."""
-    return f"{way} with {_STATED[act][0]}" if way == "kubernetes" and act in _STATED else way
+    def reached_by(self, node: str) -> str:
+        return f"pod {self.namespace}/{self.pod_of(node)}"
 
 
 class Offers(Spec):
@@ -219,6 +180,22 @@ class Offers(Spec):
         """Return the way that is offered; empty if none is."""
         return "".join(self._offered)
 
+    def way_of(self, action: Action) -> ActionWay | None:
+        """Return the way by which the action is done here; None if nothing that is stated can do it."""
+        offers = {"api": self, **{name: getattr(self, name) for name in self._offered}}
+        return next((way for way in action.ways if way.backend in offers and way.fits(offers[way.backend])), None)
+
+    def ends(self, action: Action) -> Ends:
+        """Return how the action ends here."""
+        stated = None if self.commands is None else self.commands.act(action.verb)
+        way = self.way_of(action)
+        return stated.ends if stated is not None else "watchdog" if way is None else way.ends
+
+    def reached_by(self, node: str) -> str:
+        """Return how the machine of the node is reached, for people; empty if no way is offered."""
+        offer: Ssh | Commands | Kubernetes | None = self.ssh or self.commands or self.kubernetes
+        return "" if offer is None else offer.reached_by(node)
+
     @property
     def _offered(self) -> list[str]:
         return [name for name in type(self).model_fields if getattr(self, name) is not None]
@@ -228,3 +205,21 @@ class Offers(Spec):
         if len(self._offered) > 1:
             raise ValueError(f"has one way, and not {' and '.join(self._offered)}")
         return self
+
+
+_MODELS: Mapping[str, type[Spec]] = {"ssh": Ssh, "commands": Commands, "kubernetes": Kubernetes}
+
+
+def demand(action: Action) -> str:
+    """Return, for people, what a cluster file must state of which backend so that the action can be done."""
+    return " or ".join(_demand(action, backend) for backend in sorted(action.backends))
+
+
+def _demand(action: Action, backend: str) -> str:
+    stated = [way.stated for way in action.ways if way.backend == backend and way.stated is not None]
+    if not stated:
+        return backend
+    field, values = stated[0].field, [value for one in stated for value in one.values] or [stated[0].example]
+    possible = get_args(_MODELS[backend].model_fields[field].annotation)
+    any_will_do = not any(values) or {*values} == {*possible}
+    return backend if any_will_do else f"{backend} with {field}: {' or '.join(values)}"

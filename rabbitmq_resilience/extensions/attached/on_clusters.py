@@ -9,7 +9,7 @@ from pathlib import Path
 from rabbitmq_resilience.extensions.attached.at_once import most_at_once
 from rabbitmq_resilience.extensions.attached.cluster_file import KnownCluster, load
 from rabbitmq_resilience.extensions.attached.cluster_model import ClusterFile
-from rabbitmq_resilience.extensions.attached.permits import refusal, untreated
+from rabbitmq_resilience.extensions.attached.fault_budget import FaultBudget
 from rabbitmq_resilience.extensions.attached.shape import ShapeError
 from rabbitmq_resilience.extensions.attached.shape import fitted as fitted_topology
 from rabbitmq_resilience.model.errors import NotPlayableError
@@ -50,19 +50,20 @@ def check(scenario: Scenario, file: Path, *, source: str) -> None:
 
 def refusals(scenario: Scenario, stated: ClusterFile) -> Iterator[tuple[Location, str]]:
     """Yield what the scenario, whose topology fits, would do to the cluster although it may not or cannot."""
+    budget = FaultBudget(stated)
     for i, (step, footprint) in enumerate(zip(scenario.schedule, scenario.footprints, strict=True)):
         for act, nodes in footprint.acts.items():
-            if text := refusal(stated, act, nodes):
+            if text := budget.refusal(act, nodes):
                 yield ("schedule", i, "fault"), text
         touched = sorted(footprint.acted_on & {*scenario.topology.node_names})
         if touched and not footprint.acts:
             text = f"the fault {step.fault} does not say what it does to {', '.join(touched)} (acts of its footprint)"
             yield ("schedule", i, "fault"), f"{text}, so nothing in allow can permit it"
-        if isinstance(step, Netem) and (text := untreated(stated, step.disturbance)):
+        if isinstance(step, Netem) and (text := budget.untreated(step.disturbance)):
             yield ("schedule", i, "fault"), text
     for act in sorted({act for step in scenario.footprints for act in step.acts}):
         together = most_at_once(scenario, {act})
-        if together is not None and len(together.steps) > 1 and (text := refusal(stated, act, together.nodes)):
+        if together is not None and len(together.steps) > 1 and (text := budget.refusal(act, together.nodes)):
             *others, last = together.steps
             field = "at_s" if scenario.schedule[last].at_s is not None else "when"
             yield ("schedule", last, field), f"together with step {' and '.join(map(str, others))}, {text}"

@@ -8,21 +8,15 @@ from pathlib import Path
 from rabbitmq_resilience.checkers.units import counted
 from rabbitmq_resilience.extensions.attached.at_once import most_at_once
 from rabbitmq_resilience.extensions.attached.cluster_model import ClusterFile
-from rabbitmq_resilience.extensions.attached.offers import ENDS
 from rabbitmq_resilience.extensions.attached.on_clusters import known
-from rabbitmq_resilience.extensions.attached.permits import OFFERED_BY
 from rabbitmq_resilience.extensions.attached.shape import matched
 from rabbitmq_resilience.extensions.attached.watchdog import MARGIN_S
-from rabbitmq_resilience.extensions.attached.ways import reached_by
-from rabbitmq_resilience.model.acts import ACTS
+from rabbitmq_resilience.model.actions import ACTIONS, HEALING_TEXT, backends_of
 from rabbitmq_resilience.model.links import Link
 from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
 from rabbitmq_resilience.scenario.model import Scenario
 from rabbitmq_resilience.workload.application_model import ApplicationWorkload
 from rabbitmq_resilience.workload.workload_model import Workload
-
-#: Acts that RabbitMQ's tools, or the broker, carry out as soon as they can.
-_TAKING_THEIR_TIME = frozenset({"stop", "drain", "alarm"})
 
 
 def plan(scenario: Scenario, file: Path) -> Iterator[str]:
@@ -35,11 +29,11 @@ def plan(scenario: Scenario, file: Path) -> Iterator[str]:
         yield f"  step {number}, {_when(step)}, {_description(step)}:"
         acts = step.footprint(scenario.topology).acts
         for act, most in acts.items():
-            yield f"    {act}: {ACTS[act]}; at up to {most} node{'s' if most != 1 else ''} at once"
+            yield f"    {act}: {ACTIONS[act].text}; at up to {most} node{'s' if most != 1 else ''} at once"
         yield from (f"      {line}" for line in _places(step, scenario, stated, names) if acts)
         if not acts:
             yield "    nothing is done to brokers: only to our own clients, their links and our queues"
-    together = most_at_once(scenario, ACTS.keys())
+    together = most_at_once(scenario, ACTIONS.keys())
     if together is not None and len(together.steps) > 1:
         numbers = " and ".join(map(str, together.steps))
         at_once = f"up to {together.nodes} of {len(names)} nodes, by steps {numbers}"
@@ -70,30 +64,25 @@ def _when(step: AnyFault) -> str:
 def _places(step: AnyFault, scenario: Scenario, stated: ClusterFile, names: dict[str, str]) -> Iterator[str]:
     """Yield the machines. If a target is drawn or found only during the run, yield all that it may mean."""
     footprint = step.footprint(scenario.topology)
-    if all("api" in OFFERED_BY.get(act, ()) for act in footprint.acts):
+    if all("api" in backends_of(act) for act in footprint.acts):
         yield "by the management API"
         return
     ends = _ends(step, scenario, stated)
     for node in sorted(footprint.acted_on & names.keys()):
-        yield f"{names[node]}, by {reached_by(stated, names[node])}; {ends}"
+        yield f"{names[node]}, by {stated.offers.reached_by(names[node])}; {ends}"
     links = {link for link in footprint.links | footprint.packets if link.client is None}
     sent = "delay" in footprint.acts and stated.offers.kubernetes is None  # pods delay what they receive
     for node in sorted({link.source if sent else link.target for link in links}):
         peers = {link.target for link in links if link.source == node} if sent else _sources(links, node)
         packets = f"packets {'to' if sent else 'from'} {', '.join(names[peer] for peer in sorted(peers))}"
-        yield f"{names[node]}, by {reached_by(stated, names[node])}: {packets}; {ends}"
+        yield f"{names[node]}, by {stated.offers.reached_by(names[node])}: {packets}; {ends}"
 
 
 def _ends(step: AnyFault, scenario: Scenario, stated: ClusterFile) -> str:
-    acts = step.footprint(scenario.topology).acts
-    since = "is done" if _TAKING_THEIR_TIME & acts.keys() else "began"
+    actions = [ACTIONS[verb] for verb in step.footprint(scenario.topology).acts]
+    since = "is done" if any(action.takes_its_time for action in actions) else "began"
     by_watchdog = f"ends by itself {MARGIN_S + step.for_s:g} s after it {since}, at the latest"
-    commands, kubernetes = stated.offers.commands, stated.offers.kubernetes
-    if commands is not None:
-        return ", ".join(sorted({ENDS[act.ends] for act in map(commands.act, acts) if act is not None}))
-    if kubernetes is None:
-        return by_watchdog
-    return ", ".join(dict.fromkeys(ENDS.get(kubernetes.ends(act), by_watchdog) for act in acts))
+    return ", ".join(dict.fromkeys(HEALING_TEXT.get(stated.offers.ends(each), by_watchdog) for each in actions))
 
 
 def _sources(links: set[Link], target: str) -> set[str]:

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from rabbitmq_resilience.extensions.attached.changing import ChangedBroker
 from rabbitmq_resilience.extensions.attached.cluster_file import KnownCluster
-from rabbitmq_resilience.extensions.attached.cluster_model import AttachedNode, ClusterFile, forwarded_port
+from rabbitmq_resilience.extensions.attached.cluster_model import AttachedNode, forwarded_port
 from rabbitmq_resilience.extensions.attached.commanded import (
     CommandedBroker,
     CommandedLinks,
@@ -90,17 +90,6 @@ def reached(known: KnownCluster) -> Iterator[KnownCluster]:
         return
     with client_module("tunnels").forwarded(known) as found:
         yield found
-
-
-def reached_by(stated: ClusterFile, node: str) -> str:
-    """Return how the machine of the node is reached, for people; empty if no way is offered."""
-    if stated.offers.commands is not None:
-        return "your commands"
-    kubernetes = stated.offers.kubernetes
-    if kubernetes is not None:
-        return f"pod {kubernetes.namespace}/{kubernetes.pod_of(node)}"
-    ssh = stated.offers.ssh
-    return "" if ssh is None else f"ssh {ssh.user}@{ssh.host_of(node)}"
 
 
 def _by_ssh(known: KnownCluster) -> Ways:

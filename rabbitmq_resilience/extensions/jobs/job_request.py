@@ -14,9 +14,9 @@ from rabbitmq_resilience.extensions.attached.cluster_file import KnownCluster, l
 from rabbitmq_resilience.extensions.attached.cluster_model import AttachedNode, forwarded_port
 from rabbitmq_resilience.extensions.attached.offers import Kubernetes
 from rabbitmq_resilience.extensions.attached.on_clusters import check, fitted
-from rabbitmq_resilience.extensions.attached.permits import OFFERED_BY
 from rabbitmq_resilience.extensions.jobs.paths import CA, CREDENTIALS
 from rabbitmq_resilience.model.access import Access
+from rabbitmq_resilience.model.actions import ACTIONS
 from rabbitmq_resilience.model.errors import NotPlayableError
 from rabbitmq_resilience.model.yaml_files import FileRefusedError
 from rabbitmq_resilience.scenario import fault_file
@@ -25,8 +25,6 @@ from rabbitmq_resilience.scenario.model import Scenario
 #: A ConfigMap holds up to one mebibyte.
 _BYTES_MAX = 1_000_000
 _SUFFIXES = (".fault.yaml", ".fault.yml")
-#: Acts that end without the Job: by a watchdog in the broker's pod, or by Kubernetes. Others end where they were begun.
-_END_THERE = frozenset({"kill", "stop", "pause", "cut", "refuse", "lose_packets", "rebalance"})
 _SCHEMES = {"amqp": "amqp", "management": "http", "prometheus": "http"}
 
 
@@ -96,7 +94,8 @@ def _require_kubernetes(known: KnownCluster) -> None:
     if offer.cut_by != "rules" and "cut" in known.stated.allow:
         why = f"{offer.cut_by} {alone}: cut by rules, or play it from here"
         raise OrderError(f"{known.path}: offers.kubernetes.cut_by: {why}")
-    if others := sorted((known.stated.allow.keys() & OFFERED_BY.keys()) - _END_THERE):
+    allowed = [ACTIONS[verb] for verb in known.stated.allow]
+    if others := sorted(action.verb for action in allowed if action.ways and not action.ends_alone):
         why = f"{', '.join(others)} {alone}: remove it, or play it from here"
         raise OrderError(f"{known.path}: allow: {why}")
 

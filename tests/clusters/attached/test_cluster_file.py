@@ -6,15 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.extensions.attached import permits
+from rabbitmq_resilience.extensions.attached import fault_budget
 from rabbitmq_resilience.extensions.attached.cluster_file import ClusterFileError, KnownCluster, load
+from rabbitmq_resilience.extensions.attached.fault_budget import BlastRadius, FaultBudget
 from rabbitmq_resilience.extensions.attached.journal import Journal
 from rabbitmq_resilience.extensions.attached.on_clusters import check, refusals
 from rabbitmq_resilience.extensions.attached.on_clusters import fitted as fitted_scenario
-from rabbitmq_resilience.extensions.attached.permits import OFFERED_BY, BlastRadius, refusal
 from rabbitmq_resilience.extensions.attached.shape import ShapeError, fitted, matched
 from rabbitmq_resilience.model import topology_catalogue
-from rabbitmq_resilience.model.acts import ACTS
+from rabbitmq_resilience.model.actions import ACTIONS
 from rabbitmq_resilience.model.errors import ClusterError, NotPlayableError
 from rabbitmq_resilience.nemesis.fault_catalogue import FAULTS
 from rabbitmq_resilience.nemesis.kill import Kill
@@ -229,7 +229,7 @@ def test_a_topology_that_fits_has_the_clusters_ticktime(folder: Path) -> None:
     ],
 )
 def test_what_is_offered_must_be_allowed_too(folder: Path, act: str, nodes: int, told: str, message: Messages) -> None:
-    text = refusal(known(folder, SAID + SSH).stated, act, nodes)
+    text = FaultBudget(known(folder, SAID + SSH).stated).refusal(act, nodes)
     assert told in text
     assert (text == "") == (told == "")
     if text:
@@ -238,10 +238,10 @@ def test_what_is_offered_must_be_allowed_too(folder: Path, act: str, nodes: int,
 
 def test_without_a_way_in_nothing_is_done_to_brokers(folder: Path, message: Messages) -> None:
     stated = known(folder, SAID + "allow: {kill: 1, rebalance: 3}\n").stated
-    text = refusal(stated, "kill", 1)
+    text = FaultBudget(stated).refusal("kill", 1)
     assert "commands or kubernetes or ssh" in text
     message(text)
-    assert refusal(stated, "rebalance", 3) == ""
+    assert FaultBudget(stated).refusal("rebalance", 3) == ""
 
 
 def test_what_is_in_hand_counts_and_is_in_the_journal_before(folder: Path, message: Messages) -> None:
@@ -265,7 +265,7 @@ def test_alarms_are_ours_by_node_and_resource_and_a_little_longer(
     hands.calmed("rabbit@h1", "disk")
     hands.calmed("rabbit@h2", "disk")
     assert hands.alarmed() == {("rabbit@h1", "memory"), ("rabbit@h1", "disk")}, "brokers may still tell of it"
-    monkeypatch.setattr(permits, "ALARM_LINGERS_S", 0.0)
+    monkeypatch.setattr(fault_budget, "ALARM_LINGERS_S", 0.0)
     hands.calmed("rabbit@h1", "disk")
     assert hands.alarmed() == {("rabbit@h1", "memory")}
 
@@ -326,7 +326,6 @@ def test_a_loss_of_all_packets_is_no_loss_of_some(
 
 
 def test_every_act_of_a_fault_is_known() -> None:
-    assert set(OFFERED_BY) <= set(ACTS)
     topology = topology_catalogue.load("three_nodes_three_zones")
     for name, fault in FAULTS.items():
         if fault.acts_on in ("links", "processes", "orchestrator") and fault.example:
@@ -335,7 +334,7 @@ def test_every_act_of_a_fault_is_known() -> None:
                 f"  - {{at_s: 1, for_s: 30, fault: {name}, {fault.example}}}\ninvariants: {{no_loss: {{}}}}\n",
                 driver=None,
             ).schedule[0]
-            assert set(step.footprint(topology).acts) <= set(ACTS), name
+            assert set(step.footprint(topology).acts) <= set(ACTIONS), name
 
 
 def test_a_fault_that_does_not_say_what_it_does_to_brokers_is_refused(

@@ -9,10 +9,11 @@ import pytest
 
 from rabbitmq_resilience.extensions.attached.changing import ChangedBroker
 from rabbitmq_resilience.extensions.attached.missing_tools import lacking
+from rabbitmq_resilience.extensions.attached.offers import Offers, Ssh
 from rabbitmq_resilience.extensions.attached.ways import Ways
 from tests.messages import Messages
 
-STATED: Any = SimpleNamespace(offers=SimpleNamespace(ssh=object()))
+STATED: Any = SimpleNamespace(offers=Offers(ssh=Ssh()))
 
 
 class There:

@@ -10,11 +10,11 @@ import pytest
 
 from rabbitmq_resilience.extensions.attached.cluster_file import load
 from rabbitmq_resilience.extensions.attached.delays import KernelDelay
+from rabbitmq_resilience.extensions.attached.fault_budget import BlastRadius
 from rabbitmq_resilience.extensions.attached.journal import Journal
 from rabbitmq_resilience.extensions.attached.machine import ForcedError, MachineError
 from rabbitmq_resilience.extensions.attached.machine_links import AttachedLinks, BrokerLinks, LinkMachines
 from rabbitmq_resilience.extensions.attached.packet_rules import DROP, PacketRule, Treatment
-from rabbitmq_resilience.extensions.attached.permits import BlastRadius
 from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.model.links import Link
 from tests.messages import Messages

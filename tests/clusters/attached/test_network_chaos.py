@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 
 from rabbitmq_resilience.extensions.attached.disturbing import treated_packets
+from rabbitmq_resilience.extensions.attached.fault_budget import BlastRadius
 from rabbitmq_resilience.extensions.attached.held_links import HeldLinks
 from rabbitmq_resilience.extensions.attached.journal import Journal
 from rabbitmq_resilience.extensions.attached.machine import ForcedError, MachineError
 from rabbitmq_resilience.extensions.attached.machine_links import AttachedLinks, BrokerLinks, LinkMachines
 from rabbitmq_resilience.extensions.attached.offers import Offers, Ssh
 from rabbitmq_resilience.extensions.attached.packet_rules import DROP, RESET, PacketRule, Treatment
-from rabbitmq_resilience.extensions.attached.permits import BlastRadius
 from rabbitmq_resilience.model.links import Link
 from rabbitmq_resilience.model.packets import Disturbance
 

@@ -12,9 +12,9 @@ import yaml
 
 from rabbitmq_resilience.extensions.attached.cluster_command import heal
 from rabbitmq_resilience.extensions.attached.cluster_file import ClusterFileError, KnownCluster, load
-from rabbitmq_resilience.extensions.attached.offers import ENDS
-from rabbitmq_resilience.extensions.attached.permits import refusal
-from rabbitmq_resilience.extensions.attached.ways import Ways, reached_by
+from rabbitmq_resilience.extensions.attached.fault_budget import FaultBudget
+from rabbitmq_resilience.extensions.attached.ways import Ways
+from rabbitmq_resilience.model.actions import ACTIONS, HEALING_TEXT
 from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.tools.locations import CHECKOUT
 from tests.messages import Messages
@@ -55,7 +55,7 @@ def known(folder: Path, text: str) -> KnownCluster:
 def test_a_pod_is_called_as_its_nodes_host_begins_or_as_the_file_says(folder: Path) -> None:
     renamed = 'offers: {kubernetes: {namespace: shop, pods: {"rabbit@rabbit-1.rabbit.shop.svc": orders-b}}}\n'
     stated = known(folder, SAID + renamed).stated
-    told = [reached_by(stated, node.name) for node in stated.nodes]
+    told = [stated.offers.reached_by(node.name) for node in stated.nodes]
     assert told == ["pod shop/rabbit-0", "pod shop/orders-b", "pod shop/rabbit-2"]
 
 
@@ -83,8 +83,8 @@ def test_what_contradicts_itself_is_refused(folder: Path, text: str, place: str,
 
 def test_what_can_be_done_in_pods(folder: Path, message: Messages) -> None:
     stated = known(folder, SAID + OFFERED + "allow: {kill: 1, pause: 1, lose_packets: 1, alarm: 1}\n").stated
-    assert [refusal(stated, act, 1) for act in ("kill", "pause", "lose_packets")] == ["", "", ""]
-    text = refusal(stated, "alarm", 1)
+    assert [FaultBudget(stated).refusal(act, 1) for act in ("kill", "pause", "lose_packets")] == ["", "", ""]
+    text = FaultBudget(stated).refusal("alarm", 1)
     assert "ssh" in text
     message(text)
 
@@ -92,9 +92,9 @@ def test_what_can_be_done_in_pods(folder: Path, message: Messages) -> None:
 def test_a_network_policy_only_cuts(folder: Path, message: Messages) -> None:
     offered = "offers: {kubernetes: {cut_by: network_policy}}\nallow: {cut: 1, refuse: 1, lose_packets: 1}\n"
     stated = known(folder, SAID + offered).stated
-    assert refusal(stated, "cut", 1) == ""
+    assert FaultBudget(stated).refusal("cut", 1) == ""
     for act in ("refuse", "lose_packets"):
-        message(refusal(stated, act, 1))
+        message(FaultBudget(stated).refusal(act, 1))
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_what_is_not_stated_is_refused_with_what_would_offer_it(
     folder: Path, act: str, would: str, message: Messages
 ) -> None:
     stated = known(folder, SAID + OFFERED + f"allow: {{{act}: 1}}\n").stated
-    text = refusal(stated, act, 1)
+    text = FaultBudget(stated).refusal(act, 1)
     assert would in text
     message(text)
 
@@ -118,20 +118,21 @@ def test_what_is_stated_is_offered_and_told_how_it_ends(folder: Path) -> None:
     offer = "{cut_by: chaos_mesh, drain_node: all, lose_data: claim, restart_all: operator}"
     allow = "{cut: 1, lose_packets: 1, delay: 1, drain_node: 1, lose_data: 1, restart_all: 1}"
     stated = known(folder, SAID + f"offers: {{kubernetes: {offer}}}\nallow: {allow}\n").stated
-    assert {act: refusal(stated, act, 1) for act in stated.allow} == dict.fromkeys(stated.allow, "")
-    assert "cut_by: rules" in refusal(stated, "refuse", 1)
-    kubernetes = stated.offers.kubernetes
-    assert kubernetes is not None
-    told = {act: kubernetes.ends(act) for act in ("cut", "delay", "drain_node", "lose_data", "restart_all", "pause")}
+    assert {act: FaultBudget(stated).refusal(act, 1) for act in stated.allow} == dict.fromkeys(stated.allow, "")
+    assert "cut_by: rules" in FaultBudget(stated).refusal("refuse", 1)
+    told = {
+        act: stated.offers.ends(ACTIONS[act])
+        for act in ("cut", "delay", "drain_node", "lose_data", "restart_all", "pause")
+    }
     assert told == {
         "cut": "chaos_mesh",
         "delay": "chaos_mesh",
         "drain_node": "uncordon",
         "lose_data": "emptied",
         "restart_all": "rollout",
-        "pause": "",
+        "pause": "watchdog",
     }
-    assert {*told.values()} - {""} <= ENDS.keys()
+    assert {*told.values()} - {"watchdog"} <= HEALING_TEXT.keys()
 
 
 def test_a_way_that_there_is_not_is_told_with_what_would_lead_there(

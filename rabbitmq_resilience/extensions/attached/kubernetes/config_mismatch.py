@@ -9,10 +9,7 @@ from rabbitmq_resilience.extensions.attached.kubernetes.network_chaos import Net
 from rabbitmq_resilience.extensions.attached.kubernetes.pods import Pods
 from rabbitmq_resilience.extensions.attached.kubernetes.volume_claims import PodClaims
 from rabbitmq_resilience.extensions.attached.machine import MachineError
-from rabbitmq_resilience.extensions.attached.offers import PACKETS, Kubernetes
-
-#: The acts that delete a pod, each with the value of its field in the offer that causes this (empty: always).
-_TAKES_PODS: Mapping[str, str] = {"kill": "pod", "stop": "pod", "drain_node": "", "restart_all": ""}
+from rabbitmq_resilience.model.actions import ACTIONS, Action
 
 
 def contrary(
@@ -21,7 +18,10 @@ def contrary(
     """Yield each difference as a text. ``pod_of``, ``claims``: the pod and its claims of each broker, by Erlang name.
 
     Raise MachineError if the API server gives no answer."""
-    offer = known.stated.offers.kubernetes
+    offers, offer = known.stated.offers, known.stated.offers.kubernetes
+    allowed = {one: offers.way_of(one) for verb, one in ACTIONS.items() if verb in known.stated.allow}
+    in_broker = [a.verb for a, way in allowed.items() if a.acts_on == "process" and way and way.adds_container]
+    takes_pod = [_instead(action) for action, way in allowed.items() if way and way.takes_pod]
     assert offer is not None, "the caller checks the offer"
     for node in known.stated.nodes:
         found = pods.find(pod_of[node.name])
@@ -32,28 +32,27 @@ def contrary(
         if zone is not None and zone != node.zone:
             yield f"{node.name} runs on {found.node}, in zone {zone}, but the file states {node.zone}"
         shared = found.raw.spec.share_process_namespace or found.raw.spec.host_pid
-        inside = [act for act in ("kill", "stop", "pause") if getattr(offer, act, "container") == "container"]
-        if shared and (acts := [act for act in inside if act in known.stated.allow]):
+        if shared and in_broker:
             yield (
                 f"pod {found.name} shares its processes with others (shareProcessNamespace or hostPID), which "
-                f"{', '.join(acts)} could hit; state kill: pod and stop: pod, and allow no pause"
+                f"{', '.join(in_broker)} could hit; state kill: pod and stop: pod, and allow no pause"
             )
-        if not found.has_claim and (takes := list(_taking_pods(offer, known.stated.allow))):
+        if not found.has_claim and takes_pod:
             yield (
                 f"pod {found.name} has no volume claim, so the data of its broker would be lost with the pod; "
-                f"{' and '.join(takes)}"
+                f"{' and '.join(takes_pod)}"
             )
-        if "lose_data" in known.stated.allow and offer.can("lose_data") and not claims[node.name].of(found):
+        if allowed.get(ACTIONS["lose_data"]) and not claims[node.name].of(found):
             yield f"pod {found.name} has no claim made by its StatefulSet, and lose_data deletes only such claims"
-    if offer.cut_by == "chaos_mesh" and PACKETS & known.stated.allow.keys():
+    if offer.cut_by == "chaos_mesh" and any(action.acts_on == "packets" for action in allowed):
         yield from _left_of_chaos(pods, pod_of)
 
 
-def _taking_pods(offer: Kubernetes, allow: Mapping[str, int]) -> Iterator[str]:
-    """Yield what to write in the cluster file so that no pod is deleted."""
-    for act, stated in _TAKES_PODS.items():
-        if act in allow and offer.can(act) and stated == (getattr(offer, act) if stated else ""):
-            yield f"state {act}: container" if stated else f"allow no {act}"
+def _instead(action: Action) -> str:
+    """Return what to write in the cluster file so that the action deletes no pod."""
+    others = (way.stated for way in action.ways if way.backend == "kubernetes" and not way.takes_pod)
+    stated = next(filter(None, others), None)
+    return f"allow no {action.verb}" if stated is None else f"state {stated.field}: {stated.values[0]}"
 
 
 def _left_of_chaos(pods: Pods, pod_of: Mapping[str, str]) -> Iterator[str]:

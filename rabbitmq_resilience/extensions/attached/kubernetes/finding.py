@@ -18,6 +18,7 @@ from rabbitmq_resilience.extensions.attached.kubernetes.containers import STATE,
 from rabbitmq_resilience.extensions.attached.kubernetes.pods import ANSWERS_WITHIN_S, Pods, configured
 from rabbitmq_resilience.extensions.attached.machine import MachineError
 from rabbitmq_resilience.extensions.attached.offers import Kubernetes
+from rabbitmq_resilience.model.actions import ACTIONS
 from rabbitmq_resilience.model.errors import ClusterError
 
 #: Prints the node's own name and that of its cluster, a line each.
@@ -30,7 +31,7 @@ _HEAD = """\
 # `pytest --cluster THIS_FILE --check-only SCENARIO` says what others need.
 """
 #: At how many nodes at once the scenarios of ``faults/platforms`` do each act, on three nodes in three zones.
-NEEDED: Mapping[str, int] = {"kill": 1, "stop": 1, "pause": 1, "cut": 1, "lose_packets": 2}
+NEEDED: Mapping[str, int] = {verb: action.on_platforms for verb, action in ACTIONS.items() if action.on_platforms}
 
 
 def found_file(offer: Kubernetes, label: str) -> str:

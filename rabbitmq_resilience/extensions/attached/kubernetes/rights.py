@@ -8,10 +8,8 @@ from rabbitmq_resilience.extensions.attached.cluster_file import KnownCluster
 from rabbitmq_resilience.extensions.attached.cluster_model import ClusterFile, forwarded_port
 from rabbitmq_resilience.extensions.attached.kubernetes.pods import Pods, configured
 from rabbitmq_resilience.extensions.attached.kubernetes.reviews import may
-from rabbitmq_resilience.extensions.attached.offers import PACKETS, Kubernetes
+from rabbitmq_resilience.model.actions import ACTIONS, ActionWay, Right
 
-#: The acts that an ephemeral container does.
-_BY_EPHEMERAL = ("pause", "cut", "refuse", "lose_packets")
 _GROUPS = {
     "networkpolicies": "networking.k8s.io",
     "statefulsets": "apps",
@@ -20,54 +18,27 @@ _GROUPS = {
     "podnetworkchaos": "chaos-mesh.org",
 }
 
-#: Verb, resource and subresource.
-Right = tuple[str, str, str]
-
 
 def wanted(stated: ClusterFile) -> list[Right]:
     """Return the rights that this file's acts and addresses need in the namespace.
 
     ``docs/kubernetes/rights.yaml`` has them all."""
-    offer = stated.offers.kubernetes
-    assert offer is not None, "the caller checks the offer"
-    by_pod = [act for act in ("kill", "stop") if act in stated.allow and getattr(offer, act) == "pod"]
-    otherwise = {*by_pod, "cut"} if offer.cut_by == "network_policy" else {*by_pod}
-    by_container = [act for act in ("kill", "stop", *_BY_EPHEMERAL) if act in stated.allow and act not in otherwise]
     forwarded = any(forwarded_port(text) for one in stated.nodes for text in one.addresses)
     found = [("get", "pods", ""), ("get", "pods", "log"), ("create", "pods", "exec")]
-    found += [("delete", "pods", "")] if by_pod else []
-    found += [("patch", "pods", "ephemeralcontainers")] if by_container else []
     found += [("create", "pods", "portforward")] if forwarded else []
-    if offer.cut_by == "network_policy" and "cut" in stated.allow:
-        found += [(verb, "networkpolicies", "") for verb in ("create", "patch", "delete", "get", "list")]
-    for act in stated.allow:
-        found += [right for right in _of_act(offer, act) if offer.can(act) and right not in found]
-    return found
-
-
-def _of_act(offer: Kubernetes, act: str) -> Iterator[Right]:
-    if act in PACKETS and offer.cut_by == "chaos_mesh":
-        yield from ((verb, "networkchaos", "") for verb in ("create", "patch", "delete", "get", "list"))
-        yield from ((verb, "podnetworkchaos", "") for verb in ("patch", "get"))
-        yield "patch", "pods", "ephemeralcontainers"
-    if act == "drain_node" and offer.drain_node == "brokers":
-        yield "create", "pods", "eviction"
-    if act == "restart_all":
-        yield "get", "statefulsets", ""
-        yield "patch", "statefulsets" if offer.restart_all == "statefulset" else "rabbitmqclusters", ""
-    if act == "lose_data":
-        yield from [("get", "statefulsets", ""), ("delete", "pods", "")]
-        yield from ((verb, "persistentvolumeclaims", "") for verb in ("get", "delete"))
+    found += [right for way in _ways(stated) for right in way.rights]
+    return list(dict.fromkeys(found))
 
 
 def wanted_everywhere(stated: ClusterFile) -> list[Right]:
     """Return the rights that this file's acts need outside the namespace: for nodes, and for pods of all namespaces."""
-    offer = stated.offers.kubernetes
-    assert offer is not None, "the caller checks the offer"
-    if "drain_node" not in stated.allow or offer.drain_node is None:
-        return []
-    all_pods = [("list", "pods", ""), ("get", "pods", ""), ("create", "pods", "eviction")]
-    return [(verb, "nodes", "") for verb in ("get", "list", "patch")] + (all_pods if offer.drain_node == "all" else [])
+    return list(dict.fromkeys(right for way in _ways(stated) for right in way.cluster_rights))
+
+
+def _ways(stated: ClusterFile) -> list[ActionWay]:
+    """Return the ways by which the allowed actions are done."""
+    found = map(stated.offers.way_of, (ACTIONS[verb] for verb in stated.allow))
+    return [way for way in found if way is not None]
 
 
 def lacking(known: KnownCluster, pods: Pods) -> Iterator[str]:

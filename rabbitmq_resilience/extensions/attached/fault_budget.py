@@ -4,82 +4,56 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from math import inf
 
 from rabbitmq_resilience.extensions.attached.cluster_model import ClusterFile
 from rabbitmq_resilience.extensions.attached.journal import Journal
-from rabbitmq_resilience.extensions.attached.offers import would
+from rabbitmq_resilience.extensions.attached.offers import demand
 from rabbitmq_resilience.extensions.attached.packet_rules import LOST, LOST_OR_LATE, Treatment
 from rabbitmq_resilience.extensions.attached.watchdog import MARGIN_S
+from rabbitmq_resilience.model.actions import ACTIONS
 from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.model.packets import Disturbance
-
-#: The ways by which each act can be done; "api" is the management API, which every cluster file has.
-OFFERED_BY: Mapping[str, frozenset[str]] = {
-    "kill": frozenset({"ssh", "commands", "kubernetes"}),
-    "stop": frozenset({"ssh", "commands", "kubernetes"}),
-    "pause": frozenset({"ssh", "commands", "kubernetes"}),
-    "cut": frozenset({"ssh", "commands", "kubernetes"}),
-    "refuse": frozenset({"ssh", "kubernetes"}),
-    "lose_packets": frozenset({"ssh", "kubernetes"}),
-    "fill_disk": frozenset({"ssh"}),
-    "delay": frozenset({"ssh", "kubernetes"}),
-    "alarm": frozenset({"ssh"}),
-    "drain": frozenset({"ssh"}),
-    "drain_node": frozenset({"kubernetes"}),
-    "restart_all": frozenset({"kubernetes"}),
-    "lose_data": frozenset({"kubernetes"}),
-    "rebalance": frozenset({"api"}),
-}
-#: What else an act needs of its way.
-_WITH: Mapping[str, str] = {"fill_disk": " with disk: /FOLDER"}
 
 #: How long brokers may still report an alarm that is over.
 ALARM_LINGERS_S = 30.0
 
 
-def offers(stated: ClusterFile, act: str) -> frozenset[str]:
-    """Return the ways that a cluster file states, without those whose own settings rule out ``act``."""
-    ways = {"api", *(name for name in type(stated.offers).model_fields if getattr(stated.offers, name))}
-    commands, kubernetes = stated.offers.commands, stated.offers.kubernetes
-    if kubernetes is not None and not kubernetes.can(act):
-        ways.discard("kubernetes")
-    if act == "fill_disk" and (stated.offers.ssh is None or stated.offers.ssh.disk is None):
-        ways.discard("ssh")
-    return frozenset(ways if commands is None or commands.act(act) is not None else ways - {"commands"})
+@dataclass(frozen=True)
+class FaultBudget:
+    """What may be done to the cluster of a cluster file: what the file offers and allows."""
+
+    stated: ClusterFile
+
+    def refusal(self, verb: str, nodes: int) -> str:
+        """Return why the action may not be done to ``nodes`` nodes at once, and what to change; empty if it may be."""
+        action = ACTIONS.get(verb)
+        if action is None or not action.ways:
+            return f"it would {_words(verb)}, which is not done to an existing cluster"
+        if self.stated.offers.way_of(action) is None:
+            return f"it would {_words(verb)}, but no way in offers: can do that; state {demand(action)}"
+        allowed = self.stated.allow.get(verb, 0)
+        if not allowed:
+            return f"it would {_words(verb)}, which allow: does not name; write allow: {{{verb}: {nodes}}} to allow it"
+        if nodes > allowed:
+            return f"it would {_words(verb)} at up to {nodes} nodes at once, but allow: has {verb}: {allowed}"
+        return ""
+
+    def untreated(self, disturbance: Disturbance) -> str:
+        """Return why packets here cannot be disturbed so, and what can be done instead; empty if they can."""
+        kubernetes = self.stated.offers.kubernetes
+        treated = LOST_OR_LATE if kubernetes is not None and kubernetes.cut_by == "chaos_mesh" else LOST
+        if (disturbance.by, disturbance.kind) in treated:
+            all_are_lost = Treatment.of(disturbance).parts
+            return "a loss of all packets is a cut; write fault: partition, or a lower percent" if all_are_lost else ""
+        instead = " or ".join(f"{kind} by {by}" for by, kind in sorted(treated))
+        return f"{disturbance.kind} by {disturbance.by} is not done to packets of this cluster; {instead} is"
 
 
-def refusal(stated: ClusterFile, act: str, nodes: int) -> str:
-    """Return why ``act`` may not be done to ``nodes`` nodes at once, and what to change; empty if it may be done."""
-    ways = OFFERED_BY.get(act, frozenset())
-    if not ways:
-        return f"it would {_words(act)}, which is not done to an existing cluster"
-    if not ways & offers(stated, act):
-        can = " or ".join(would(way, act) + (_WITH.get(act, "") if way == "ssh" else "") for way in sorted(ways))
-        return f"it would {_words(act)}, but no way in offers: can do that; state {can}"
-    allowed = stated.allow.get(act, 0)
-    if not allowed:
-        return f"it would {_words(act)}, which allow: does not name; write allow: {{{act}: {nodes}}} to allow it"
-    if nodes > allowed:
-        return f"it would {_words(act)} at up to {nodes} nodes at once, but allow: has {act}: {allowed}"
-    return ""
-
-
-def untreated(stated: ClusterFile, disturbance: Disturbance) -> str:
-    """Return why packets of this cluster cannot be disturbed so, and what can be done instead; empty if they can."""
-    kubernetes = stated.offers.kubernetes
-    treated = LOST_OR_LATE if kubernetes is not None and kubernetes.cut_by == "chaos_mesh" else LOST
-    if (disturbance.by, disturbance.kind) in treated:
-        all_are_lost = Treatment.of(disturbance).parts
-        return "a loss of all packets is a cut; write fault: partition, or a lower percent" if all_are_lost else ""
-    instead = " or ".join(f"{kind} by {by}" for by, kind in sorted(treated))
-    return f"{disturbance.kind} by {disturbance.by} is not done to packets of this cluster; {instead} is"
-
-
-def _words(act: str) -> str:
-    return act.replace("_", " ")
+def _words(verb: str) -> str:
+    return verb.replace("_", " ")
 
 
 @dataclass
@@ -102,7 +76,7 @@ class BlastRadius:
         """
         with self._lock:
             held = self._held.setdefault(act, set())
-            if text := refusal(self.stated, act, counted or len({*held, *nodes})):
+            if text := FaultBudget(self.stated).refusal(act, counted or len({*held, *nodes})):
                 raise ClusterError(f"refused: {text}")
             try:
                 for node in nodes:
