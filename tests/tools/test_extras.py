@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.extensions.attached import ways
+from rabbitmq_resilience.extensions.attached import node_backends
 from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.tools import extras
 from tests.messages import Messages
@@ -103,9 +103,9 @@ def test_a_way_to_machines_whose_library_is_missing_says_how_to_have_it(
     def missing(_: str) -> None:
         raise ModuleNotFoundError(f"No module named {module!r}", name=module)
 
-    monkeypatch.setattr(ways, "import_module", missing)
+    monkeypatch.setattr(node_backends, "import_module", missing)
     monkeypatch.setattr(extras, "installed_from", lambda: (Path("/home/you/suite"), False))
     extra = {"asyncssh": "ssh"}.get(module, module)
     with message.of(ClusterError) as refused:
-        ways._needing(extra, "way")  # noqa: SLF001 - both ways go through it
+        node_backends._needing(extra, "way")  # noqa: SLF001 - both ways go through it
     assert f"'/home/you/suite[{extra}]'" in str(refused.value)

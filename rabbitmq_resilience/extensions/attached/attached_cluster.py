@@ -138,13 +138,13 @@ class AttachedCluster(Closing):
 
         If there is no way to its machine, a broker that accepts clients counts as running.
         """
-        broker = self._nodes.brokers.get(node)
+        broker = self._nodes.broker(node)
         if broker is not None:
             return broker.state()
         return "running" if self._accepts(node) else "gone"
 
     def life(self, node: str) -> str | None:
-        broker = self._nodes.brokers.get(node)
+        broker = self._nodes.broker(node)
         found = None if broker is None else broker.process()
         return None if found is None else found.name
 
@@ -165,13 +165,13 @@ class AttachedCluster(Closing):
         return "up" if self._accepts(node) else "paused"
 
     def kill(self, node: str) -> None:
-        self._take("kill", node, lambda: self._nodes.brokers[node].kill(for_s=self._for_s))
+        self._take("kill", node, lambda: self._nodes.backends[node].broker.kill(for_s=self._for_s))
 
     def stop(self, node: str) -> None:
-        self._take("stop", node, lambda: self._nodes.brokers[node].stop(for_s=self._for_s))
+        self._take("stop", node, lambda: self._nodes.backends[node].broker.stop(for_s=self._for_s))
 
     def pause(self, node: str) -> None:
-        self._take("pause", node, lambda: self._nodes.brokers[node].pause(for_s=self._for_s))
+        self._take("pause", node, lambda: self._nodes.backends[node].broker.pause(for_s=self._for_s))
 
     def start(self, node: str) -> None:
         self._give_back(node)
@@ -184,10 +184,10 @@ class AttachedCluster(Closing):
         if change.alarm:
             self._hands.alarming(self.broker_name(node), change.alarm)
         self._changes.add((node, change))
-        self._nodes.changed[node].change(change, for_s=self._for_s)
+        self._nodes.changed(node).change(change, for_s=self._for_s)
 
     def change_back(self, node: str, change: BrokerChange) -> None:
-        self._nodes.changed[node].change_back(change)
+        self._nodes.changed(node).change_back(change)
         self._changes.discard((node, change))
         self._hands.calmed(self.broker_name(node), change.alarm)
         if change.act not in {one.act for there, one in [*self._changes] if there == node}:
@@ -196,7 +196,7 @@ class AttachedCluster(Closing):
     def disk(self, node: str) -> HeldDisk:
         """Return the disk of a node whose machine offers one."""
         nodes = self._nodes
-        return HeldDisk(nodes.disks[node], self._hands, nodes.apis[node], self.broker_name(node), self._for_s)
+        return HeldDisk(nodes.disk(node), self._hands, nodes.apis[node], self.broker_name(node), self._for_s)
 
     def disturb(self, links: Collection[Link], disturbance: Disturbance, *, for_s: float) -> DisturbedPackets:
         return treated_packets(self._ground.links.lasting(for_s), links, disturbance)
@@ -206,7 +206,7 @@ class AttachedCluster(Closing):
     ) -> Mapping[Link, Sequence[float]]:
         of_brokers = self._ground.links.of_brokers
         assert isinstance(of_brokers, BrokerLinks), "acts that are not offered were refused before"
-        found = {link.source: self._nodes.brokers[link.source].process() for link in links}
+        found = {link.source: self._nodes.backends[link.source].broker.process() for link in links}
         pids = {node: process.pid for node, process in found.items() if isinstance(process, MachineProcess)}
         ends = of_brokers.ends
         knocker = Knocker(self._nodes.machines, pids, ends.addresses, ends.distribution_ports)
@@ -241,7 +241,7 @@ class AttachedCluster(Closing):
     def undrain_machines(self, nodes: Collection[str]) -> None:
         self._orchestrator.draining.uncordon(self._names(nodes))
         for node in nodes:
-            self._nodes.brokers[node].give_back()
+            self._nodes.backends[node].broker.give_back()
         self._hands.leave("drain_node", self._names(nodes))
 
     def open_machines(self, nodes: Collection[str]) -> Sequence[str]:
@@ -319,7 +319,7 @@ class AttachedCluster(Closing):
 
     def _give_back(self, node: str) -> None:
         """Give the broker back, and record its acts as healed once it is seen to run."""
-        self._nodes.brokers[node].give_back()
+        self._nodes.backends[node].broker.give_back()
         name = self.broker_name(node)
         for change in [one for there, one in self._changes if there == node and name in self._hands.held(_ENDING)]:
             self.change_back(node, change)  # the change ended with the process that had it

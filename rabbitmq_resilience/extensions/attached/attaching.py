@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from packaging.version import Version
 
@@ -27,11 +27,11 @@ from rabbitmq_resilience.extensions.attached.lock import LockedError, locked
 from rabbitmq_resilience.extensions.attached.machine import Machine, MachineError
 from rabbitmq_resilience.extensions.attached.machine_links import AttachedLinks, BrokerLinks, LinkMachines
 from rabbitmq_resilience.extensions.attached.missing_tools import lacking
+from rabbitmq_resilience.extensions.attached.node_backends import NodeBackends, reached
 from rabbitmq_resilience.extensions.attached.nodes import AttachedNodes
 from rabbitmq_resilience.extensions.attached.same_cluster import mixed, strangers_by_amqp
 from rabbitmq_resilience.extensions.attached.shape import matched
 from rabbitmq_resilience.extensions.attached.vhosts import GivenVhostApi, Made, api_of, not_empty
-from rabbitmq_resilience.extensions.attached.ways import Ways, reached
 from rabbitmq_resilience.extensions.attached.whole import not_whole
 from rabbitmq_resilience.model.actions import ACT
 from rabbitmq_resilience.model.errors import ClusterError, NotWholeError, WrongClusterError
@@ -47,6 +47,8 @@ from rabbitmq_resilience.sut.network.toxiproxy import ToxiproxyServer
 from rabbitmq_resilience.tools.closing import Closing
 from rabbitmq_resilience.tools.distributions import ToolMissingError
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
+
+Item = TypeVar("Item")
 
 _ASK_TIMEOUT_S = 15.0
 #: The columns that each node is asked for, of all nodes.
@@ -152,8 +154,8 @@ class Attachment(Closing):
             known = stack.enter_context(reached(known))
             self.known = known
             self.found = look_at(known)
-            self._ways = stack.enter_context(Ways.of(known))
-            journal = journal_of(known, self._ways)
+            self._backends = stack.enter_context(NodeBackends.of(known))
+            journal = journal_of(known, self._backends)
             if not stack.enter_context(journal.held()):
                 raise LockedError(
                     "another run of this user on this machine, or its healing, uses this cluster, or one of this name"
@@ -169,13 +171,13 @@ class Attachment(Closing):
             apis = list(self._apis.values())
             self._lock = stack.enter_context(locked(known.access, endpoints, apis, given=given))
             _refuse_used(next(iter(self._apis.values())), given)
-            if texts := [*self._ways.contrary(), *contrary(known.stated, self._ways.machines)]:
+            if texts := [*self._backends.config_mismatch(), *contrary(known.stated, self._backends.machines)]:
                 raise WrongClusterError("; ".join(texts))
-            if texts := list(strangers(self._apis, self._ways.machines, self._ways.brokers)):
+            if texts := list(strangers(self._apis, self._backends.machines, self._backends.brokers)):
                 raise WrongClusterError("; ".join(texts))
             watched = list(self._apis.values())
             self._guard = stack.enter_context(Guard(known.stated.abort_when, watched, self._hands.alarmed))
-            self._addresses = {} if self._ways.addresses else _addresses(self._ways.machines)
+            self._addresses = {} if self._backends.links.addresses else _addresses(self._backends.machines)
             self._stack = stack.pop_all()
 
     def require(self, needs: Collection[str]) -> None:
@@ -184,7 +186,7 @@ class Attachment(Closing):
         require_maintenance_mode(self.found.version, needs)
         acts = sorted(need.removeprefix(ACT) for need in needs if need.startswith(ACT))
         stated, folders = self.known.stated, self.found.folders
-        if texts := [text for act in acts for text in lacking(act, stated, self._ways, folders, self._addresses)]:
+        if texts := [text for act in acts for text in lacking(act, stated, self._backends, folders, self._addresses)]:
             raise ToolMissingError("; ".join(texts))
 
     def form(
@@ -213,14 +215,10 @@ class Attachment(Closing):
             stated,
             _renamed(stated, self._apis),
             self.known.stated.virtual_host,
-            _renamed(stated, self._ways.machines),
-            _renamed(stated, self._ways.brokers),
-            _renamed(stated, self._ways.logs),
-            self._ways.restarted,
+            _renamed(stated, self._backends.nodes),
+            self._backends.restarted,
             versions=_renamed(stated, self.found.versions),
-            disks=_renamed(stated, self._ways.disks),
-            changed=_renamed(stated, self._ways.changed),
-            orchestrator=self._ways.orchestrator,
+            orchestrator=self._backends.orchestrator,
         )
         nodes.begin_logs()
         opened = sorted(link for link in proxied if link.client == link.source)
@@ -250,7 +248,7 @@ class Attachment(Closing):
 
     def _refuse_unhealed(self) -> None:
         """Raise ClusterError if any run has left something unhealed, also one of another user, machine or Job."""
-        if text := not_healed(self.known, self._ways, self._hands.journal):
+        if text := not_healed(self.known, self._backends, self._hands.journal):
             raise ClusterError(text)
 
     def not_whole(self) -> str:
@@ -288,23 +286,25 @@ class Attachment(Closing):
         return next((seen for seen in found if seen is not None), None)
 
     def _broker_links(self, stated: Mapping[str, AttachedNode]) -> HeldLinks | None:
-        if self._ways.links is not None:
-            return self._ways.links(stated)
-        if not self._ways.rules:
+        backend, nodes = self._backends.links, _renamed(stated, self._backends.nodes)
+        if backend.commanded is not None:
+            return backend.commanded(stated)
+        rules = {name: node.rules for name, node in nodes.items() if node.rules is not None}
+        if not rules:
             return None
         addresses: Mapping[Link, Sequence[str]] = (
-            self._ways.addresses(stated)
-            if self._ways.addresses
+            backend.addresses(stated)
+            if backend.addresses
             else {Link(a, b): self._addresses[stated[a].name][stated[b].host] for a in stated for b in stated if a != b}
         )
         ports = {node: self.found.distribution_ports[one.name] for node, one in stated.items()}
-        machines = _renamed(stated, self._ways.network or self._ways.machines)
-        ends = LinkMachines(machines, addresses, ports, distribution_only=self._ways.distribution_only)
-        delays = _renamed(stated, self._ways.delays)
-        return BrokerLinks(ends, _renamed(stated, self._ways.rules), delays=delays)
+        machines = _renamed(stated, backend.network or self._backends.machines)
+        ends = LinkMachines(machines, addresses, ports, distribution_only=backend.distribution_only)
+        delays = {name: node.delays for name, node in nodes.items() if node.delays is not None}
+        return BrokerLinks(ends, rules, delays=delays)
 
 
-def _renamed(stated: Mapping[str, AttachedNode], of: Mapping[str, Any]) -> dict[str, Any]:
+def _renamed(stated: Mapping[str, AttachedNode], of: Mapping[str, Item]) -> dict[str, Item]:
     """Return ``of`` with names of the topology as keys in place of Erlang names."""
     return {node: of[one.name] for node, one in stated.items() if one.name in of}
 

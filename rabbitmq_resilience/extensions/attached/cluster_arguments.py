@@ -9,7 +9,7 @@ from pathlib import Path
 
 from rabbitmq_resilience.command import COMMANDS
 from rabbitmq_resilience.extensions.attached import cluster_command
-from rabbitmq_resilience.extensions.attached.ways import client_module
+from rabbitmq_resilience.extensions.attached.node_backends import client_module
 from rabbitmq_resilience.model.errors import ClusterError
 
 

@@ -24,7 +24,7 @@ from rabbitmq_resilience.extensions.attached.healing import healed
 from rabbitmq_resilience.extensions.attached.identity import strangers
 from rabbitmq_resilience.extensions.attached.machine import Machine, MachineError
 from rabbitmq_resilience.extensions.attached.missing_tools import lacking
-from rabbitmq_resilience.extensions.attached.ways import Ways, client_module, reached
+from rabbitmq_resilience.extensions.attached.node_backends import NodeBackend, NodeBackends, client_module, reached
 from rabbitmq_resilience.model.actions import ACTIONS, HEALING_TEXT, Action
 from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.model.yaml_files import FileRefusedError
@@ -56,11 +56,15 @@ def _describe(known: KnownCluster) -> int:
         print(f"  brokers of several versions: scenarios are chosen and judged by the lowest, {found.version}")
     for zone, names in zones.items():
         print(f"  zone {zone}: {', '.join(names)}")
-    with Ways.of(known) as ways:
-        troubles = list(_machines(known, ways))
+    with NodeBackends.of(known) as backends:
+        troubles = list(_machines(known, backends))
         if not troubles:
-            troubles = [*ways.contrary(), *contrary(known.stated, ways.machines), *_strangers(known, ways)]
-            troubles += [f"{act}: {text}" for act, text in _lacking(known, ways, found)]
+            troubles = [
+                *backends.config_mismatch(),
+                *contrary(known.stated, backends.machines),
+                *_strangers(known, backends),
+            ]
+            troubles += [f"{act}: {text}" for act, text in _lacking(known, backends, found)]
     print("what may be done to it:")
     for verb, action in ACTIONS.items():
         why, allowed = FaultBudget(known.stated).refusal(verb, 1), known.stated.allow.get(verb)
@@ -94,24 +98,27 @@ def heal(arguments: Sequence[str]) -> int:
         print(error, file=sys.stderr)
         return 1
     try:
-        with Ways.of(known) as ways:
-            return 0 if healed(known, ways) else 1
+        with NodeBackends.of(known) as backends:
+            return 0 if healed(known, backends) else 1
     except ClusterError as error:
         print(error, file=sys.stderr)
         return 1
 
 
-def _machines(known: KnownCluster, ways: Ways) -> Iterator[str]:
+def _machines(known: KnownCluster, backends: NodeBackends) -> Iterator[str]:
     """Print what was found of each machine, and yield what does not work."""
-    yield from _commanded(known, ways)
+    yield from _commanded(known, backends)
     if known.stated.offers.kubernetes is not None:
-        yield from _in_pods(known, ways)
+        yield from _in_pods(known, backends)
         return
-    for name, machine in ways.machines.items():
+    for name, node in backends.nodes.items():
+        machine = node.machine
+        if machine is None or node.rules is None:
+            continue
         try:
-            process = ways.brokers[name].process()
-            tool, ahead_s = ways.rules[name].tool, _clock_ahead_s(machine)
-            left, room = watchdog.armed(machine), _room(ways, name)
+            process = node.broker.process()
+            tool, ahead_s = node.rules.tool, _clock_ahead_s(machine)
+            left, room = watchdog.armed(machine), _room(node)
         except MachineError as error:
             yield f"{name}: {error}"
             continue
@@ -127,7 +134,7 @@ def _machines(known: KnownCluster, ways: Ways) -> Iterator[str]:
             yield f"{name}: not healed: {', '.join(left)}; `rabbitmq-resilience heal {known.path}` does it"
 
 
-def _strangers(known: KnownCluster, ways: Ways) -> Iterator[str]:
+def _strangers(known: KnownCluster, backends: NodeBackends) -> Iterator[str]:
     """Yield, in words, the brokers that answer and are not, or may not be, those that would be acted on.
 
     Raise MachineError if a machine cannot be asked.
@@ -137,12 +144,12 @@ def _strangers(known: KnownCluster, ways: Ways) -> Iterator[str]:
             node.name: stack.enter_context(ManagementApi(node.management, access=known.access))
             for node in known.stated.nodes
         }
-        yield from strangers(apis, ways.machines, ways.brokers)
+        yield from strangers(apis, backends.machines, backends.brokers)
 
 
-def _room(ways: Ways, name: str) -> str:
+def _room(node: NodeBackend) -> str:
     """Return, in words, the room on the offered disk; empty if none is offered. Raise MachineError if it is unknown."""
-    disk = ways.disks.get(name)
+    disk = node.disk
     if disk is None:
         return ""
     room = disk.room()
@@ -151,14 +158,14 @@ def _room(ways: Ways, name: str) -> str:
     return f", {free} of its disk are free ({disk.path}, mounted at {room.mounted_at}{shared})"
 
 
-def _lacking(known: KnownCluster, ways: Ways, found: FoundCluster) -> Iterator[tuple[str, str]]:
+def _lacking(known: KnownCluster, backends: NodeBackends, found: FoundCluster) -> Iterator[tuple[str, str]]:
     """Yield what machines lack for the acts that are allowed, as (act, text)."""
     for act in sorted(known.stated.allow):
         if not FaultBudget(known.stated).refusal(act, 1):
-            yield from ((act, text) for text in lacking(act, known.stated, ways, found.folders))
+            yield from ((act, text) for text in lacking(act, known.stated, backends, found.folders))
 
 
-def _in_pods(known: KnownCluster, ways: Ways) -> Iterator[str]:
+def _in_pods(known: KnownCluster, backends: NodeBackends) -> Iterator[str]:
     """Print what was found of brokers in pods, and yield what does not work. No container is added to their pods."""
     try:
         for text, is_trouble in client_module("rights").seen(known):
@@ -168,11 +175,11 @@ def _in_pods(known: KnownCluster, ways: Ways) -> Iterator[str]:
                 print(f"  {text}")
     except MachineError as error:
         yield str(error)
-    yield from _left(known, ways)
+    yield from _left(known, backends)
 
 
-def _left(known: KnownCluster, ways: Ways) -> Iterator[str]:
-    for name, machine in ways.keepers.items():
+def _left(known: KnownCluster, backends: NodeBackends) -> Iterator[str]:
+    for name, machine in backends.keepers.items():
         try:
             left = watchdog.armed(machine)
         except MachineError as error:
@@ -182,12 +189,12 @@ def _left(known: KnownCluster, ways: Ways) -> Iterator[str]:
             yield f"{name}: not healed: {', '.join(left)}; `rabbitmq-resilience heal {known.path}` does it"
 
 
-def _commanded(known: KnownCluster, ways: Ways) -> Iterator[str]:
+def _commanded(known: KnownCluster, backends: NodeBackends) -> Iterator[str]:
     """Print what was found of brokers that are reached by commands, and yield what does not work."""
     commands = known.stated.offers.commands
     if commands is None:
         return
-    for name, broker in ways.brokers.items():
+    for name, broker in backends.brokers.items():
         try:
             process = broker.process()
         except MachineError as error:
@@ -201,7 +208,7 @@ def _commanded(known: KnownCluster, ways: Ways) -> Iterator[str]:
     for name, act in acts.items():
         if act is not None:
             print(f"  {name}: {HEALING_TEXT[act.ends]}")
-    yield from _left(known, ways)
+    yield from _left(known, backends)
 
 
 def _clock_ahead_s(machine: Machine) -> float:

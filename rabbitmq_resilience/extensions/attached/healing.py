@@ -13,8 +13,8 @@ from rabbitmq_resilience.extensions.attached.cluster_file import KnownCluster
 from rabbitmq_resilience.extensions.attached.journal import Journal, journal_file
 from rabbitmq_resilience.extensions.attached.lock import LockedError, locked
 from rabbitmq_resilience.extensions.attached.machine import ForcedError, MachineError
+from rabbitmq_resilience.extensions.attached.node_backends import NodeBackends, reached
 from rabbitmq_resilience.extensions.attached.vhosts import Made, api_of, marked_vhosts, on_any
-from rabbitmq_resilience.extensions.attached.ways import Ways, reached
 from rabbitmq_resilience.model.actions import ACTIONS
 from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.model.links import Link
@@ -25,18 +25,18 @@ from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 SEEN_WITHIN_S = 30.0
 
 
-def journal_of(known: KnownCluster, ways: Ways) -> Journal:
+def journal_of(known: KnownCluster, backends: NodeBackends) -> Journal:
     stated = known.stated
     nodes = [node.name for node in stated.nodes]
-    return Journal(journal_file(stated.cluster), nodes=nodes, place=ways.place, file=str(known.path.resolve()))
+    return Journal(journal_file(stated.cluster), nodes=nodes, place=backends.place, file=str(known.path.resolve()))
 
 
-def armed(ways: Ways) -> Iterator[tuple[str, Sequence[str]]]:
+def armed(backends: NodeBackends) -> Iterator[tuple[str, Sequence[str]]]:
     """Yield what is not healed, as (name of the machine with the watchdogs, keys).
 
     Raise MachineError if a machine cannot be asked.
     """
-    for name, machine in ways.keepers.items():
+    for name, machine in backends.keepers.items():
         try:
             left = watchdog.armed(machine)
         except MachineError as error:
@@ -45,7 +45,7 @@ def armed(ways: Ways) -> Iterator[tuple[str, Sequence[str]]]:
             yield name, left
 
 
-def not_healed(known: KnownCluster, ways: Ways, journal: Journal) -> str:
+def not_healed(known: KnownCluster, backends: NodeBackends, journal: Journal) -> str:
     """Return what earlier runs have left unhealed, and the command that heals it; empty if nothing is left.
 
     Raise MachineError if a machine cannot be asked.
@@ -53,23 +53,23 @@ def not_healed(known: KnownCluster, ways: Ways, journal: Journal) -> str:
     heal = f"rabbitmq-resilience heal {known.path}"
     if rows := journal.left():
         return f"an earlier run has left {', '.join(rows)} ({journal.path}); heal that first: {heal}"
-    if left := [f"{', '.join(keys)} ({name})" for name, keys in armed(ways)]:
+    if left := [f"{', '.join(keys)} ({name})" for name, keys in armed(backends)]:
         return f"a run has left faults unhealed, or is still active: {'; '.join(left)}; heal them first: {heal}"
     return ""
 
 
-def healed(known: KnownCluster, ways: Ways) -> bool:
+def healed(known: KnownCluster, backends: NodeBackends) -> bool:
     """Heal what runs have left, print it, and return whether nothing is left.
 
     Raise LockedError if a run has the cluster.
     """
-    journal = journal_of(known, ways)
+    journal = journal_of(known, backends)
     with ExitStack() as stack:
         if not stack.enter_context(journal.held()):
             raise LockedError("a run of this user, or its healing, uses this cluster; that run heals what it does")
         remove_left = stack.enter_context(_alone(known))
-        silent = set(_by_watchdogs(ways))
-        seen = [_heal_row(row, known, ways, journal, silent) for row in journal.unhealed()]
+        silent = set(_by_watchdogs(backends))
+        seen = [_heal_row(row, known, backends, journal, silent) for row in journal.unhealed()]
         for where in journal.unreadable():
             print(f"{where} cannot be read; its fault may not be healed", file=sys.stderr)
         is_whole = all(seen) and not journal.unreadable()
@@ -82,9 +82,9 @@ def healed(known: KnownCluster, ways: Ways) -> bool:
     return is_whole and not silent
 
 
-def _by_watchdogs(ways: Ways) -> Iterator[str]:
+def _by_watchdogs(backends: NodeBackends) -> Iterator[str]:
     """Run what the watchdogs would run; yield the names of the machines that did not answer, or failed to heal."""
-    for name, machine in ways.keepers.items():
+    for name, machine in backends.keepers.items():
         try:
             keys = watchdog.armed(machine)
             for key in keys:
@@ -96,10 +96,12 @@ def _by_watchdogs(ways: Ways) -> Iterator[str]:
             print(f"{name}: healed {', '.join(keys)}" if keys else f"{name}: nothing was left")
 
 
-def _heal_row(row: Mapping[str, Any], known: KnownCluster, ways: Ways, journal: Journal, silent: set[str]) -> bool:
+def _heal_row(
+    row: Mapping[str, Any], known: KnownCluster, backends: NodeBackends, journal: Journal, silent: set[str]
+) -> bool:
     """Return whether the row's act was seen to be healed; if so, record that."""
     try:
-        why = _not_seen(row, known, ways, silent)
+        why = _not_seen(row, known, backends, silent)
     except MachineError as error:
         why = str(error)
     if why:
@@ -109,24 +111,24 @@ def _heal_row(row: Mapping[str, Any], known: KnownCluster, ways: Ways, journal: 
     return True
 
 
-def _not_seen(row: Mapping[str, Any], known: KnownCluster, ways: Ways, silent: set[str]) -> str:
+def _not_seen(row: Mapping[str, Any], known: KnownCluster, backends: NodeBackends, silent: set[str]) -> str:
     """Return why the row's act was not seen to be healed; empty if it was. Raise MachineError if looking fails."""
     act, node = row["act"], row["node"]
     of_file = f"; the run's cluster file was {row['file']}" if row.get("file") else ""
-    if row.get("place", "") != ways.place:
-        return f"it was done elsewhere; this file leads to {ways.place or 'another place'}{of_file}"
+    if row.get("place", "") != backends.place:
+        return f"it was done elsewhere; this file leads to {backends.place or 'another place'}{of_file}"
     if node not in {stated.name for stated in known.stated.nodes}:
         return f"the file does not name {node}{of_file}"
     if act not in ACTIONS or known.stated.offers.way_of(ACTIONS[act]) is None:
         return f"nothing in offers: can heal it{of_file}"
-    keepers = {node} if node in ways.keepers else {*ways.keepers}
+    keepers = {node} if node in backends.keepers else {*backends.keepers}
     if troubled := sorted(keepers & silent):
         return f"{', '.join(troubled)} did not answer, or could not heal it"
-    if ACTIONS[act].takes_broker and node in ways.brokers:
-        ways.brokers[node].give_back()  # its watchdog may be gone
+    if ACTIONS[act].takes_broker and node in backends.nodes:
+        backends.nodes[node].broker.give_back()  # its watchdog may be gone
     try:
         wait_until(
-            lambda: _in_effect(act, node, known, ways),
+            lambda: _in_effect(act, node, known, backends),
             timeout_s=SEEN_WITHIN_S,
             what=f"{node} to be healed",
             until=lambda text: not text,
@@ -136,25 +138,25 @@ def _not_seen(row: Mapping[str, Any], known: KnownCluster, ways: Ways, silent: s
     return ""
 
 
-def _in_effect(act: str, node: str, known: KnownCluster, ways: Ways) -> str:
+def _in_effect(act: str, node: str, known: KnownCluster, backends: NodeBackends) -> str:
     if ACTIONS[act].acts_on == "packets":
-        return _packets(node, known, ways)
-    broker = ways.brokers.get(node)
-    state = "running" if broker is None else broker.state()
+        return _packets(node, known, backends)
+    state = backends.nodes[node].broker.state() if node in backends.nodes else "running"
     return "" if state == "running" else f"the process of its broker is {state}"
 
 
-def _packets(node: str, known: KnownCluster, ways: Ways) -> str:
-    if node in ways.rules:
+def _packets(node: str, known: KnownCluster, backends: NodeBackends) -> str:
+    backend = backends.nodes.get(node)
+    if backend is not None and backend.rules is not None:
         try:
-            ways.rules[node].put([], for_s=0)  # their watchdog may be gone
+            backend.rules.put([], for_s=0)  # their watchdog may be gone
         except ForcedError as error:
             print(f"{node}: healed by force: {error}")
         return ""
     stated = {one.name: one for one in known.stated.nodes}
-    if ways.links is None:
+    if backends.links.commanded is None:
         return "there is no way to see whether its packets arrive"
-    cut = ways.links(stated).attested([Link(peer, node) for peer in stated if peer != node]) or {}
+    cut = backends.links.commanded(stated).attested([Link(peer, node) for peer in stated if peer != node]) or {}
     still = sorted(link.source for link, holds in cut.items() if holds)
     return f"by its proof it is cut off from {', '.join(still)}" if still else ""
 

@@ -8,7 +8,7 @@ from rabbitmq_resilience.extensions.attached.cluster_model import ClusterFile
 from rabbitmq_resilience.extensions.attached.foreign_broker import RemoteBroker
 from rabbitmq_resilience.extensions.attached.held_links import on_each
 from rabbitmq_resilience.extensions.attached.machine import Machine, MachineError
-from rabbitmq_resilience.extensions.attached.ways import Ways
+from rabbitmq_resilience.extensions.attached.node_backends import NodeBackend, NodeBackends
 from rabbitmq_resilience.model.actions import ACTIONS
 
 #: For each node by Erlang name, the addresses to which its machine resolves each host.
@@ -17,9 +17,15 @@ Addresses = Mapping[str, Mapping[str, Sequence[str]]]
 #: Prints what identifies the network in which rules of a machine's kernel are at work.
 _NETWORK = "cat /proc/sys/kernel/random/boot_id; readlink /proc/self/ns/net"
 
+_BY_SSH = "that is how nodes are reached by ssh"
+
 
 def lacking(
-    act: str, stated: ClusterFile, ways: Ways, folders: Mapping[str, str], addresses: Addresses | None = None
+    act: str,
+    stated: ClusterFile,
+    backends: NodeBackends,
+    folders: Mapping[str, str],
+    addresses: Addresses | None = None,
 ) -> list[str]:
     """Return, in words, what machines lack for ``act`` if they are reached by ssh.
 
@@ -28,28 +34,32 @@ def lacking(
     way = stated.offers.way_of(ACTIONS[act]) if act in ACTIONS else None
     if way is None or not way.needs:
         return []
+    machines = backends.machines
 
-    def rules(name: str) -> list[str]:
-        tool = [] if ways.rules[name].tool else ["there is neither nft nor iptables that we may use"]
-        return [*tool, *_shared(name, ways.machines)]
+    def rules(name: str, node: NodeBackend) -> list[str]:
+        assert node.rules is not None, _BY_SSH
+        tool = [] if node.rules.tool else ["there is neither nft nor iptables that we may use"]
+        return [*tool, *_shared(name, machines)]
 
-    def disk(name: str) -> list[str]:
-        return [*service(name), *ways.disks[name].lacking(stored_in=folders.get(name, ""))]
+    def disk(name: str, node: NodeBackend) -> list[str]:
+        assert node.disk is not None, _BY_SSH
+        return [*service(name, node), *node.disk.lacking(stored_in=folders.get(name, ""))]
 
-    def delays(name: str) -> list[str]:
+    def delays(name: str, node: NodeBackend) -> list[str]:
+        assert node.delays is not None, _BY_SSH
         peers = {} if addresses is None else addresses[name]
         there = [address for found in peers.values() for address in found]
-        return [*ways.delays[name].lacking(there), *_shared(name, ways.machines)]
+        return [*node.delays.lacking(there), *_shared(name, machines)]
 
-    def service(name: str) -> list[str]:
-        broker = ways.brokers[name]
-        assert isinstance(broker, RemoteBroker), "that is how brokers are reached by ssh"
-        return broker.lacking()
+    def service(name: str, node: NodeBackend) -> list[str]:  # noqa: ARG001 - as the others
+        assert isinstance(node.broker, RemoteBroker), _BY_SSH
+        return node.broker.lacking()
 
-    def tools(name: str) -> list[str]:
-        return ways.changed[name].lacking(way.programs)
+    def tools(name: str, node: NodeBackend) -> list[str]:  # noqa: ARG001 - as the others
+        assert node.changed is not None, _BY_SSH
+        return node.changed.lacking(way.programs)
 
-    looks: Mapping[str, Callable[[str], list[str]]] = {
+    looks: Mapping[str, Callable[[str, NodeBackend], list[str]]] = {
         "service": service,
         "tools": tools,
         "packet_rules": rules,
@@ -60,11 +70,11 @@ def lacking(
 
     def texts_of(name: str) -> list[str]:
         try:
-            return [f"{name} ({ways.machines[name].description}): {text}" for text in look(name)]
+            return [f"{name} ({machines[name].description}): {text}" for text in look(name, backends.nodes[name])]
         except MachineError as error:
             return [f"{name}: {error}"]
 
-    return [text for texts in on_each(list(ways.machines), texts_of) for text in texts]
+    return [text for texts in on_each(list(machines), texts_of) for text in texts]
 
 
 def _shared(name: str, machines: Mapping[str, Machine]) -> list[str]:

@@ -15,6 +15,7 @@ from rabbitmq_resilience.extensions.attached.foreign_broker import ForeignBroker
 from rabbitmq_resilience.extensions.attached.held_links import on_each
 from rabbitmq_resilience.extensions.attached.logs import Log
 from rabbitmq_resilience.extensions.attached.machine import Machine, MachineError, tool_script
+from rabbitmq_resilience.extensions.attached.node_backends import NodeBackend
 from rabbitmq_resilience.extensions.attached.orchestrator import Orchestrator
 from rabbitmq_resilience.model.access import Access
 from rabbitmq_resilience.model.errors import ClusterError
@@ -25,7 +26,7 @@ from rabbitmq_resilience.sut.broker.management import ManagementApi
 class AttachedNodes:
     """The nodes of an existing cluster.
 
-    ``machines``, ``brokers`` and ``logs`` have only the nodes whose machines can be reached.
+    ``backends`` has only the nodes that can be reached.
     """
 
     version: str
@@ -33,24 +34,44 @@ class AttachedNodes:
     stated: Mapping[str, AttachedNode]
     apis: Mapping[str, ManagementApi]
     given_vhost: str | None = None
-    machines: Mapping[str, Machine] = field(default_factory=dict)
-    brokers: Mapping[str, ForeignBroker] = field(default_factory=dict)
-    logs: Mapping[str, Log] = field(default_factory=dict)
+    backends: Mapping[str, NodeBackend] = field(default_factory=dict)
     #: Whether brokers come back by themselves, maybe before they are given back.
     restarted: bool = False
     #: The version of each broker.
     versions: Mapping[str, str] = field(default_factory=dict)
-    disks: Mapping[str, RemoteDisk] = field(default_factory=dict)
-    changed: Mapping[str, ChangedBroker] = field(default_factory=dict)
     #: It knows nodes by their Erlang names.
     orchestrator: Orchestrator | None = None
 
     def run_tool(self, node: str, tool: str, *arguments: str, timeout_s: float) -> str:
         """Run one of RabbitMQ's command line tools on the node's machine."""
-        machine = self.machines.get(node)
+        backend = self.backends.get(node)
+        machine = None if backend is None else backend.machine
         if machine is None:
             raise ClusterError(f"{tool} cannot be run for {node}: there is no way to its machine")
         return machine.run(tool_script(self.stated[node].name, tool, *arguments), timeout_s=timeout_s)
+
+    @property
+    def machines(self) -> dict[str, Machine]:
+        return {name: node.machine for name, node in self.backends.items() if node.machine is not None}
+
+    @property
+    def logs(self) -> dict[str, Log]:
+        return {name: node.log for name, node in self.backends.items() if node.log is not None}
+
+    def broker(self, node: str) -> ForeignBroker | None:
+        """Return the broker; None if there is no way to it."""
+        backend = self.backends.get(node)
+        return None if backend is None else backend.broker
+
+    def disk(self, node: str) -> RemoteDisk:
+        disk = self.backends[node].disk
+        assert disk is not None, "acts that are not offered were refused before"
+        return disk
+
+    def changed(self, node: str) -> ChangedBroker:
+        changed = self.backends[node].changed
+        assert changed is not None, "acts that are not offered were refused before"
+        return changed
 
     def metrics_endpoints(self) -> dict[str, str]:
         """Return the ``host:port`` at which each node exposes its metrics."""

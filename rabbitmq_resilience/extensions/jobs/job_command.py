@@ -22,7 +22,7 @@ from pathlib import Path
 import yaml
 
 from rabbitmq_resilience.extensions.attached.machine import MachineError
-from rabbitmq_resilience.extensions.attached.ways import client_module
+from rabbitmq_resilience.extensions.attached.node_backends import client_module
 from rabbitmq_resilience.extensions.jobs import manifests
 from rabbitmq_resilience.extensions.jobs.interrupts import Interrupts
 from rabbitmq_resilience.extensions.jobs.job_player import NOT_PLAYED, Playing

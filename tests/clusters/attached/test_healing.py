@@ -11,8 +11,8 @@ from rabbitmq_resilience.extensions.attached.cluster_command import heal
 from rabbitmq_resilience.extensions.attached.cluster_file import load
 from rabbitmq_resilience.extensions.attached.healing import not_healed
 from rabbitmq_resilience.extensions.attached.journal import Journal, cluster_state, journal_file
+from rabbitmq_resilience.extensions.attached.node_backends import NodeBackends
 from rabbitmq_resilience.extensions.attached.watchdog import arm
-from rabbitmq_resilience.extensions.attached.ways import Ways
 from tests.messages import Messages
 
 #: Nobody listens at these addresses.
@@ -126,11 +126,11 @@ def test_another_cluster_of_the_name_is_neither_asked_about_nor_cleared(folder: 
 @pytest.mark.core
 def test_what_another_machine_or_user_has_left_lets_no_run_begin(folder: Path, message: Messages) -> None:
     known = load(file_of(folder, SAID + KILLED))
-    with Ways.of(known) as ways:
-        assert not_healed(known, ways, journal()) == ""
-        (machine,) = ways.keepers.values()
+    with NodeBackends.of(known) as backends:
+        assert not_healed(known, backends, journal()) == ""
+        (machine,) = backends.keepers.values()
         arm(machine, "rabbit-h1", heal="test -e over", after_s=3600)
-        text = not_healed(known, ways, journal())
+        text = not_healed(known, backends, journal())
         assert "rabbit-h1 (this machine)" in text
         message(text)
         (folder / "over").touch()
@@ -173,8 +173,8 @@ def test_every_name_of_a_cluster_has_a_journal_of_its_own() -> None:
 
 def test_two_runs_of_one_user_tell_each_other(folder: Path) -> None:
     known = load(file_of(folder, SAID))
-    with journal().held(), Ways.of(known) as ways:
-        assert ways.place == ""
+    with journal().held(), NodeBackends.of(known) as backends:
+        assert backends.place == ""
         with journal().held() as ours:
             assert not ours
     with journal().held() as ours:

@@ -13,7 +13,7 @@ import yaml
 from rabbitmq_resilience.extensions.attached.cluster_command import heal
 from rabbitmq_resilience.extensions.attached.cluster_file import ClusterFileError, KnownCluster, load
 from rabbitmq_resilience.extensions.attached.fault_budget import FaultBudget
-from rabbitmq_resilience.extensions.attached.ways import Ways
+from rabbitmq_resilience.extensions.attached.node_backends import NodeBackends
 from rabbitmq_resilience.model.actions import ACTIONS, HEALING_TEXT
 from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.tools.locations import CHECKOUT
@@ -141,7 +141,7 @@ def test_a_way_that_there_is_not_is_told_with_what_would_lead_there(
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
     found = known(folder, SAID + "offers: {kubernetes: {kubeconfig: nowhere.yaml}}\n")
     with message.of(ClusterError) as refused:
-        Ways.of(found)
+        NodeBackends.of(found)
     assert "offers.kubernetes.kubeconfig" in str(refused.value)
 
 

@@ -25,18 +25,18 @@ from rabbitmq_resilience.extensions.attached.kubernetes.policies import NetworkP
 from rabbitmq_resilience.extensions.attached.kubernetes.rollout import PodRollout
 from rabbitmq_resilience.extensions.attached.kubernetes.volume_claims import PodClaims
 from rabbitmq_resilience.extensions.attached.machine import Machine, MachineError
+from rabbitmq_resilience.extensions.attached.node_backends import LinkBackend, NodeBackend, NodeBackends
 from rabbitmq_resilience.extensions.attached.offers import BrokerService, Kubernetes
 from rabbitmq_resilience.extensions.attached.orchestrator import Orchestrator
 from rabbitmq_resilience.extensions.attached.packet_rules import PacketRules, Rules
-from rabbitmq_resilience.extensions.attached.ways import Ways
 from rabbitmq_resilience.model.links import Link
 
 #: Only Kubernetes starts a broker in a pod, so our own commands do nothing.
 _BY_KUBERNETES = BrokerService(start="true", stop="true")
 
 
-def by_kubernetes(known: KnownCluster) -> Ways:
-    """Return the ways to the brokers in pods, as the cluster file offers them. Raise MachineError without access."""
+def by_kubernetes(known: KnownCluster) -> NodeBackends:
+    """Return the backends of brokers in pods, as the cluster file offers them. Raise MachineError without access."""
     stated, folder = known.stated.offers.kubernetes, known.path.resolve().parent
     assert stated is not None, "the caller checks the offer"
     offer = resolved(stated, folder)
@@ -55,23 +55,23 @@ def by_kubernetes(known: KnownCluster) -> Ways:
     brokers = _brokers(pods, offer, inside, ephemeral)
     claims = {name: PodClaims(pods, pod, inside[name]) for name, pod in pod_of.items()}
     kept = Orchestrator(PodDraining(pods, pod_of, offer, folder, keeper), PodRollout(pods, pod_of, offer), claims)
-    return Ways(
-        inside,
+    keepers: dict[str, Machine] = {
+        f"{pod} ({kind})": ephemeral.machine(pod, kind, made=False) for pod in pod_of.values() for kind in KINDS
+    }
+    return NodeBackends(
         {
-            **{
-                f"{pod} ({kind})": ephemeral.machine(pod, kind, made=False) for pod in pod_of.values() for kind in KINDS
-            },
-            keeper.description: keeper,
+            name: NodeBackend(broker, inside[name], ruled[offer.cut_by](name), broker.log)
+            for name, broker in brokers.items()
         },
-        brokers,
-        {name: ruled[offer.cut_by](name) for name in pod_of},
-        {name: broker.log for name, broker in brokers.items()},
-        network=network if offer.cut_by == "rules" else inside,
-        addresses=lambda stated: PodAddresses(pods, {node: pod_of[one.name] for node, one in stated.items()}),
+        LinkBackend(
+            distribution_only=offer.cut == "distribution",
+            network=network if offer.cut_by == "rules" else inside,
+            addresses=lambda stated: PodAddresses(pods, {node: pod_of[one.name] for node, one in stated.items()}),
+        ),
+        {**keepers, keeper.description: keeper},
+        kept,
         restarted=True,
-        contrary=lambda: list(contrary(known, pods, pod_of, claims)),
-        distribution_only=offer.cut == "distribution",
-        orchestrator=kept,
+        config_mismatch=lambda: list(contrary(known, pods, pod_of, claims)),
         place=f"the namespace {offer.namespace} of {pods.configuration.host}",
     )
 
