@@ -127,7 +127,7 @@ def dropped_from(listing: str) -> dict[str, int]:
     for line in listing.splitlines():
         columns = line.split()
         if len(columns) >= 9 and columns[2] == "DROP" and "statistic" in columns:
-            dropped[columns[7].removesuffix("/32")] += int(columns[0])
+            dropped[columns[7].partition("/")[0]] += int(columns[0])
     return dict(dropped)
 
 

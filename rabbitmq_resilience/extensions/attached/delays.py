@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from rabbitmq_resilience.extensions.attached import watchdog
 from rabbitmq_resilience.extensions.attached.machine import Machine, MachineError
+from rabbitmq_resilience.extensions.attached.packet_rules import Treatment
 
 #: The handle that marks a qdisc as ours.
 _HANDLE = "7e57:"
@@ -64,14 +65,6 @@ exit 0
 """
 
 
-@dataclass(frozen=True, order=True)
-class KernelDelay:
-    """A delay of each packet, longer or shorter by up to a jitter."""
-
-    latency_ms: int
-    jitter_ms: int
-
-
 @dataclass(frozen=True)
 class Delays:
     """Delays of packets that one machine sends. Raise MachineError if they cannot be set or removed.
@@ -88,7 +81,7 @@ class Delays:
         missing = self.machine.run(_LACKS).splitlines()
         return missing or self._taken(peers)
 
-    def put(self, delays: Mapping[str, KernelDelay], *, ports: Collection[int], for_s: float) -> None:
+    def put(self, delays: Mapping[str, Treatment], *, ports: Collection[int], for_s: float) -> None:
         """Replace all delays of the machine by these, which end by themselves some time after ``for_s``.
 
         ``delays`` has addresses of peers as keys. If ``ports`` are given, only packets to or from one of these TCP
@@ -111,7 +104,7 @@ class Delays:
         return f"{self.key}-delays"
 
 
-def _script(delays: Mapping[str, KernelDelay], *, ports: Collection[int], ssh_port: int) -> str:
+def _script(delays: Mapping[str, Treatment], *, ports: Collection[int], ssh_port: int) -> str:
     """Return a script that removes our qdiscs and makes new ones for ``delays``."""
     kinds = sorted({*delays.values()})
     if len(kinds) > _BANDS_MAX - _OTHERS:

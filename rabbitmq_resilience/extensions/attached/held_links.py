@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from rabbitmq_resilience.extensions.attached.delays import KernelDelay
 from rabbitmq_resilience.extensions.attached.machine import ForcedError, MachineError
 from rabbitmq_resilience.extensions.attached.packet_rules import Treatment
 from rabbitmq_resilience.model.links import Link
@@ -102,7 +101,7 @@ class HeldLinks(ABC):
         """Return whether ``delay`` delays packets where they are sent; otherwise a treatment does where they arrive."""
         return False
 
-    def delay(self, links: Collection[Link], delay: KernelDelay, *, for_s: float) -> None:  # noqa: ARG002 - for others
+    def delay(self, links: Collection[Link], how: Treatment, *, for_s: float) -> None:  # noqa: ARG002 - for others
         raise MachineError(f"packets between brokers cannot be delayed here: {', '.join(map(str, links))}")
 
     def undelay(self, links: Collection[Link]) -> None:  # noqa: ARG002 - for others

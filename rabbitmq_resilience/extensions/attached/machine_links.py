@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 
-from rabbitmq_resilience.extensions.attached.delays import Delays, KernelDelay
+from rabbitmq_resilience.extensions.attached.delays import Delays
 from rabbitmq_resilience.extensions.attached.fault_budget import BlastRadius
 from rabbitmq_resilience.extensions.attached.held_links import HeldLinks, on_each
 from rabbitmq_resilience.extensions.attached.machine import ForcedError, Machine, MachineError
@@ -50,7 +50,7 @@ class BrokerLinks(HeldLinks):
     rules: Mapping[str, Rules]
     delays: Mapping[str, Delays] = field(default_factory=dict)
     #: The delay of each link, and until when it is wanted (``time.monotonic``).
-    _delayed: dict[Link, tuple[KernelDelay, float]] = field(default_factory=dict)
+    _delayed: dict[Link, tuple[Treatment, float]] = field(default_factory=dict)
     #: Links that may still be delayed although that is no longer wanted, as healing failed.
     _undelayed: set[Link] = field(default_factory=set)
     _numbers: count[int] = field(default_factory=lambda: count(1))
@@ -59,9 +59,9 @@ class BrokerLinks(HeldLinks):
     def nodes(self) -> Collection[str]:
         return self.ends.machines.keys()
 
-    def delay(self, links: Collection[Link], delay: KernelDelay, *, for_s: float) -> None:
+    def delay(self, links: Collection[Link], how: Treatment, *, for_s: float) -> None:
         with self._lock:
-            self._delayed.update(dict.fromkeys(links, (delay, time.monotonic() + for_s)))
+            self._delayed.update(dict.fromkeys(links, (how, time.monotonic() + for_s)))
             on_each({link.source for link in links}, self._write_delays)
 
     def undelay(self, links: Collection[Link]) -> None:
@@ -256,12 +256,12 @@ class AttachedLinks:
         return None if self.of_brokers is None or link.client is not None else self.of_brokers.connection(link)
 
     def delay(self, links: Collection[Link], *, latency_ms: int, jitter_ms: int) -> None:
-        between = _between_brokers(links)
+        between, how = _between_brokers(links), Treatment.late(latency_ms=latency_ms, jitter_ms=jitter_ms)
         if between and self.of_brokers is not None and self.of_brokers.delays_what_it_sends:
             self.hands.take("delay", self._named({link.source for link in between}), for_s=self.for_s)
-            self.of_brokers.delay(between, KernelDelay(latency_ms, jitter_ms), for_s=self.for_s)
+            self.of_brokers.delay(between, how, for_s=self.for_s)
         else:
-            self.treat(links, how=Treatment("delay", latency_ms=latency_ms, jitter_ms=jitter_ms))
+            self.treat(links, how=how)
         self.of_clients.delay(_of_clients(links), latency_ms=latency_ms, jitter_ms=jitter_ms)
 
     def undelay(self, links: Collection[Link]) -> None:

@@ -7,13 +7,13 @@ match incoming packets by the address of the peer, so they never match our own p
 from __future__ import annotations
 
 import ipaddress
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal, Protocol, Self
 
 from rabbitmq_resilience.extensions.attached import watchdog
 from rabbitmq_resilience.extensions.attached.machine import Machine, MachineError
-from rabbitmq_resilience.model.packets import Disturbance
+from rabbitmq_resilience.model.packets import Disturbance, dropped_from
 
 Verb = Literal["drop", "reset", "delay"]
 
@@ -44,11 +44,16 @@ class Treatment:
         return round(self.percent / 100 * _PARTS)
 
     @classmethod
+    def late(cls, *, latency_ms: int, jitter_ms: int) -> Self:
+        """Return a delay of all packets."""
+        return cls("delay", latency_ms=latency_ms, jitter_ms=jitter_ms)
+
+    @classmethod
     def of(cls, disturbance: Disturbance) -> Self:
         """Return the treatment for the options of iptables or netem. The disturbance is one of ``LOST_OR_LATE``."""
         options = disturbance.options
         if disturbance.kind == "delay":
-            return cls("delay", latency_ms=int(options["time"]), jitter_ms=int(options["jitter"]))
+            return cls.late(latency_ms=int(options["time"]), jitter_ms=int(options["jitter"]))
         return cls("drop", float(options["percent"] if "percent" in options else 100 * float(options["probability"])))
 
 
@@ -147,7 +152,7 @@ class PacketRules:
             "iptables": f"for tool in iptables ip6tables; do $tool -w -nvxL {TABLE} 2> /dev/null; done; true",
         }
         text = self._machine.run(listing[self.tool]) if self.tool else ""
-        return dict(_lost_nft(text) if self.tool == "nft" else _lost_iptables(text))
+        return _lost_nft(text) if self.tool == "nft" else dropped_from(text)
 
 
 def _for_nft(rules: Collection[PacketRule]) -> str:
@@ -195,8 +200,8 @@ def _for_iptables(rules: Collection[PacketRule]) -> str:
     return "\n".join(lines)
 
 
-def _lost_nft(listing: str) -> Iterator[tuple[str, int]]:
-    """Yield (address, lost packets) from lines of nft.
+def _lost_nft(listing: str) -> dict[str, int]:
+    """Return {address: lost packets} from lines of nft, as ``dropped_from`` does from lines of iptables.
 
     A line is ``ip saddr 10.0.0.2 numgen random mod 10000 < 500 counter packets 12 bytes 720 drop``, for example.
     """
@@ -205,17 +210,4 @@ def _lost_nft(listing: str) -> Iterator[tuple[str, int]]:
         if "saddr" in words and "numgen" in words:
             address, count = words[words.index("saddr") + 1], words[words.index("packets") + 1]
             found[address] = found.get(address, 0) + int(count)
-    yield from found.items()
-
-
-def _lost_iptables(listing: str) -> Iterator[tuple[str, int]]:
-    """Yield (address, lost packets) from lines of iptables.
-
-    A line has packets, bytes, target, protocol, options, in, out, source, ..., and the words of matches.
-    """
-    found: dict[str, int] = {}
-    for columns in (line.split() for line in listing.splitlines()):
-        if len(columns) >= 9 and columns[2] == "DROP" and "statistic" in columns:
-            source = columns[7].partition("/")[0]
-            found[source] = found.get(source, 0) + int(columns[0])
-    yield from found.items()
+    return found

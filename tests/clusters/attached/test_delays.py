@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from rabbitmq_resilience.extensions.attached.delays import Delays, KernelDelay
+from rabbitmq_resilience.extensions.attached.delays import Delays
 from rabbitmq_resilience.extensions.attached.machine import MachineError
+from rabbitmq_resilience.extensions.attached.packet_rules import Treatment
 from tests.messages import Messages
 
-SLOW, SLOWER = KernelDelay(50, 0), KernelDelay(200, 20)
+SLOW, SLOWER = Treatment.late(latency_ms=50, jitter_ms=0), Treatment.late(latency_ms=200, jitter_ms=20)
 
 
 class Shell:
@@ -62,7 +63,7 @@ def test_a_machine_with_a_qdisc_of_its_own_is_left_alone(message: Messages) -> N
 
 
 def test_no_more_different_ones_than_there_are_bands(message: Messages) -> None:
-    many = {f"10.0.0.{i}": KernelDelay(10 + i, 0) for i in range(14)}
+    many = {f"10.0.0.{i}": Treatment.late(latency_ms=10 + i, jitter_ms=0) for i in range(14)}
     with message.of(MachineError):
         delays(Shell()).put(many, ports=(), for_s=8)
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from rabbitmq_resilience.extensions.attached.cluster_file import load
-from rabbitmq_resilience.extensions.attached.delays import KernelDelay
 from rabbitmq_resilience.extensions.attached.fault_budget import BlastRadius
 from rabbitmq_resilience.extensions.attached.journal import Journal
 from rabbitmq_resilience.extensions.attached.machine import ForcedError, MachineError
@@ -31,7 +30,7 @@ class Machine:
 
     def __init__(self, name: str) -> None:
         self.name, self.reached, self.forces = name, True, ""
-        self.rules, self.delays = list[PacketRule](), dict[str, KernelDelay]()
+        self.rules, self.delays = list[PacketRule](), dict[str, Treatment]()
 
     def put(self, what: Any, *, ports: Collection[int] | None = None, for_s: float) -> None:
         assert for_s >= 0

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from rabbitmq_resilience.extensions.attached import packet_rules, watchdog
-from rabbitmq_resilience.extensions.attached.delays import Delays, KernelDelay
+from rabbitmq_resilience.extensions.attached.delays import Delays
 from rabbitmq_resilience.extensions.attached.disturbing import Knocker
 from rabbitmq_resilience.extensions.attached.machine import MachineError
 from rabbitmq_resilience.extensions.attached.packet_rules import DROP, PacketRule, PacketRules, Treatment
@@ -190,7 +190,7 @@ def test_a_qdisc_that_somebody_made_is_seen_and_left_alone(namespaces: dict[str,
         (told,) = delays.lacking([ADDRESS["b1"]])
         assert "pfifo 5:" in told
         with pytest.raises(MachineError, match="pfifo 5:"):
-            delays.put({ADDRESS["b1"]: KernelDelay(50, 0)}, ports=(), for_s=5)
+            delays.put({ADDRESS["b1"]: Treatment.late(latency_ms=50, jitter_ms=0)}, ports=(), for_s=5)
         assert "qdisc pfifo 5: root" in a1.run(f"tc qdisc show dev {device}")
     finally:
         a1.run(f"tc qdisc del dev {device} root")
