@@ -48,6 +48,13 @@ MODULES: Mapping[str, str] = {
 }
 #: Classes that are looked for in a former module, and are called otherwise or stand elsewhere now.
 NAMES: Mapping[str, Mapping[str, str]] = {
+    "clusters.protocol": {
+        "Links": "sut.link_protocol:Links",
+        "LoadBalancers": "sut.node_protocol:LoadBalancers",
+        "NodeState": "sut.node_protocol:NodeState",
+        "ProcessState": "sut.node_protocol:ProcessState",
+        "Upgradable": "sut.node_protocol:Upgradable",
+    },
     "clusters.spec": {
         "Delay": "model.network_settings:Delay",
         "Link": "model.links:Link",

@@ -44,6 +44,7 @@ def test_former_paths_lead_to_the_same_objects() -> None:
         "play.judging:meets": "runner.judging:meets",
         "faults.step:Step": "nemesis.scheduled_fault:ScheduledFault",
         "clusters.spec:Link": "model.links:Link",
+        "clusters.protocol:NodeState": "sut.node_protocol:NodeState",
         "clusters.broker.versions:lacking": "sut.broker.versions:lacking",
     }.items():
         (old_module, old_name), (new_module, new_name) = (path.split(":") for path in (former, present))
