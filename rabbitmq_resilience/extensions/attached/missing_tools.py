@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from rabbitmq_resilience.extensions.attached.cluster_model import ClusterFile
-from rabbitmq_resilience.extensions.attached.foreign_broker import RemoteBroker
 from rabbitmq_resilience.extensions.attached.held_links import on_each
 from rabbitmq_resilience.extensions.attached.machine import Machine, MachineError
-from rabbitmq_resilience.extensions.attached.node_backends import NodeBackend, NodeBackends
+from rabbitmq_resilience.extensions.attached.node_backends import NodeBackends
 from rabbitmq_resilience.model.actions import ACTIONS
 
 #: For each node by Erlang name, the addresses to which its machine resolves each host.
@@ -16,8 +15,6 @@ Addresses = Mapping[str, Mapping[str, Sequence[str]]]
 
 #: Prints what identifies the network in which rules of a machine's kernel are at work.
 _NETWORK = "cat /proc/sys/kernel/random/boot_id; readlink /proc/self/ns/net"
-
-_BY_SSH = "that is how nodes are reached by ssh"
 
 
 def lacking(
@@ -36,41 +33,12 @@ def lacking(
         return []
     machines = backends.machines
 
-    def rules(name: str, node: NodeBackend) -> list[str]:
-        assert node.rules is not None, _BY_SSH
-        tool = [] if node.rules.tool else ["there is neither nft nor iptables that we may use"]
-        return [*tool, *_shared(name, machines)]
-
-    def disk(name: str, node: NodeBackend) -> list[str]:
-        assert node.disk is not None, _BY_SSH
-        return [*service(name, node), *node.disk.lacking(stored_in=folders.get(name, ""))]
-
-    def delays(name: str, node: NodeBackend) -> list[str]:
-        assert node.delays is not None, _BY_SSH
-        peers = {} if addresses is None else addresses[name]
-        there = [address for found in peers.values() for address in found]
-        return [*node.delays.lacking(there), *_shared(name, machines)]
-
-    def service(name: str, node: NodeBackend) -> list[str]:  # noqa: ARG001 - as the others
-        assert isinstance(node.broker, RemoteBroker), _BY_SSH
-        return node.broker.lacking()
-
-    def tools(name: str, node: NodeBackend) -> list[str]:  # noqa: ARG001 - as the others
-        assert node.changed is not None, _BY_SSH
-        return node.changed.lacking(way.programs)
-
-    looks: Mapping[str, Callable[[str, NodeBackend], list[str]]] = {
-        "service": service,
-        "tools": tools,
-        "packet_rules": rules,
-        "delays": delays,
-        "disk": disk,
-    }
-    look = looks[way.needs]
-
     def texts_of(name: str) -> list[str]:
+        peers = [] if addresses is None else [one for found in addresses[name].values() for one in found]
         try:
-            return [f"{name} ({machines[name].description}): {text}" for text in look(name, backends.nodes[name])]
+            texts = backends.nodes[name].lacking(way, stored_in=folders.get(name, ""), peers=peers)
+            shared = _shared(name, machines) if way.needs in ("packet_rules", "delays") else []
+            return [f"{name} ({machines[name].description}): {text}" for text in (*texts, *shared)]
         except MachineError as error:
             return [f"{name}: {error}"]
 

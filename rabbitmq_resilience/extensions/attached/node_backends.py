@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -29,6 +29,7 @@ from rabbitmq_resilience.extensions.attached.machine import Machine
 from rabbitmq_resilience.extensions.attached.offers import Ssh
 from rabbitmq_resilience.extensions.attached.orchestrator import Orchestrator
 from rabbitmq_resilience.extensions.attached.packet_rules import PacketRules, Rules
+from rabbitmq_resilience.model.actions import ActionWay
 from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.model.links import Link
 from rabbitmq_resilience.tools.closing import Closing
@@ -47,6 +48,25 @@ class NodeBackend:
     disk: RemoteDisk | None = None
     #: Changes of the broker by RabbitMQ's own tools, with a watchdog that changes it back.
     changed: ChangedBroker | None = None
+
+    def lacking(self, way: ActionWay, *, stored_in: str, peers: Collection[str]) -> list[str]:
+        """Return, in words, what the machine lacks for an action that is done this way. Raise MachineError if it
+        cannot be asked.
+
+        ``stored_in``: the folder of the broker's data. ``peers``: the addresses of the other nodes.
+        """
+        if way.needs == "packet_rules" and self.rules is not None:
+            return [] if self.rules.tool else ["there is neither nft nor iptables that we may use"]
+        if way.needs == "delays" and self.delays is not None:
+            return self.delays.lacking(peers)
+        if way.needs == "tools" and self.changed is not None:
+            return self.changed.lacking(way.programs)
+        if way.needs == "service" and isinstance(self.broker, RemoteBroker):
+            return self.broker.lacking()
+        if way.needs == "disk" and self.disk is not None and isinstance(self.broker, RemoteBroker):
+            return [*self.broker.lacking(), *self.disk.lacking(stored_in=stored_in)]
+        assert not way.needs, "only nodes that are reached by ssh need anything, and have it all"
+        return []
 
 
 @dataclass(frozen=True)
