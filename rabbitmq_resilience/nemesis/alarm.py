@@ -85,7 +85,7 @@ class Alarm(ScheduledFault):
             acts={"alarm": size_of(self.node, topology)},
         )
 
-    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> AlarmInjection:  # noqa: ARG002
+    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> AlarmInjection:  # noqa: ARG002 - one form for all
         return AlarmInjection(context, resolver.nodes(self.node), self.resource)
 
 

@@ -65,7 +65,7 @@ class Clock(ScheduledFault):
             needs=frozenset({"libfaketime"}),
         )
 
-    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> ClockInjection:  # noqa: ARG002
+    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> ClockInjection:  # noqa: ARG002 - one form for all
         return ClockInjection(context, resolver.nodes(self.node), self.jump_s)
 
 

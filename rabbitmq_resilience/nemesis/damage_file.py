@@ -61,7 +61,7 @@ class DamageFile(ProcessStep):
     take: ClassVar[str] = "kill"
     begins_within_s: ClassVar[float] = CHANGED_WITHIN_S
 
-    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> DamageFileInjection:  # noqa: ARG002
+    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> DamageFileInjection:  # noqa: ARG002 - one form for all
         """Return the injection for the nodes that ``node`` means now."""
         nodes, cluster = resolver.nodes(self.node), context.cluster
         data = {node: offered(cluster, StoredData).data_folder(node) for node in nodes}

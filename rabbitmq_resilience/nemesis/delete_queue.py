@@ -20,7 +20,7 @@ class DeleteQueue(QueueStep):
 
     fault: Literal["delete_queue"] = "delete_queue"
 
-    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> DeleteInjection:  # noqa: ARG002
+    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> DeleteInjection:  # noqa: ARG002 - one form for all
         return DeleteInjection(context, self.queue, serving_node(context))
 
 

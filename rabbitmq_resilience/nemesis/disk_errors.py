@@ -8,9 +8,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.nemesis.fault import FaultContext, Proof, left_over, on_each
-from rabbitmq_resilience.nemesis.preloading import Canaries, PreloadedFault, canaries_of
+from rabbitmq_resilience.nemesis.preloading import Canaries, PreloadedFault, canaries_of, still_wrong
 from rabbitmq_resilience.nemesis.processes import ProcessInjection, ProcessStep
 from rabbitmq_resilience.nemesis.targets import Resolver
 from rabbitmq_resilience.sut.preload.preloaded_disk import Call
@@ -36,7 +35,7 @@ class DiskErrors(PreloadedFault, ProcessStep):
     example: ClassVar[str] = 'node: "leader:q1", files: "*.wal"'
     take: ClassVar[str] = "kill"
 
-    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> DiskErrorsInjection:  # noqa: ARG002
+    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> DiskErrorsInjection:  # noqa: ARG002 - one form for all
         """Return the injection for the nodes that ``node`` means now."""
         nodes, cluster = resolver.nodes(self.node), context.cluster
         canaries = canaries_of(cluster, nodes)
@@ -76,23 +75,15 @@ class DiskErrorsInjection(ProcessInjection):
 
     def prove_healed(self) -> Proof:
         """Return a proof that each broker writes and flushes a file, and that no call fails any more."""
-        counted: dict[str, int] = {}
 
-        def failing() -> list[str]:
-            wrong = []
-            for node, canaries in self.canaries.items():
-                before = canaries.disk.counters().errors
-                try:
-                    canaries.lay_and_write()
-                except ClusterError as error:
-                    wrong.append(str(error))
-                    continue
-                counted[node] = canaries.disk.counters().errors - before
-                if counted[node]:
-                    wrong.append(f"{counted[node]} more calls of {node} failed")
-            return wrong
+        def failing(node: str) -> str:
+            canaries = self.canaries[node]
+            before = canaries.disk.counters().errors
+            canaries.write()
+            more = canaries.disk.counters().errors - before
+            return f"{more} more calls of {node} failed" if more else ""
 
-        still = left_over(failing, timeout_s=ALIVE_WITHIN_S, what="brokers to write")
+        still = still_wrong(self.nodes, failing, timeout_s=ALIVE_WITHIN_S, what="brokers to write")
         return Proof(not still, "; ".join(still or [f"{', '.join(self.nodes)} writes and flushes without an error"]))
 
     def _failed(self, node: str) -> int:

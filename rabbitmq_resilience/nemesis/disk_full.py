@@ -50,7 +50,7 @@ class DiskFull(ScheduledFault):
             node_options=NodeOptions(disks=dict.fromkeys(possible_nodes(self.node, topology), self.disk_bytes)),
         )
 
-    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> DiskFullInjection:  # noqa: ARG002
+    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> DiskFullInjection:  # noqa: ARG002 - one form for all
         return DiskFullInjection(context, resolver.nodes(self.node))
 
 

@@ -43,7 +43,7 @@ class DrainNode(ProcessStep):
             return {"whole_zones": f"all brokers of a zone go with it: name one (zone:b) in place of {self.node}"}
         return problems
 
-    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> DrainNodeInjection:  # noqa: ARG002
+    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> DrainNodeInjection:  # noqa: ARG002 - one form for all
         nodes = resolver.nodes(self.node)
         return DrainNodeInjection(
             context, nodes, _each_goes_with_all, _each_goes_with_all, self.taken, self.whole_zones

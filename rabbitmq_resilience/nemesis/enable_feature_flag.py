@@ -39,7 +39,7 @@ class EnableFeatureFlag(ScheduledFault):
             needs=flag_needs([self.flag]),
         )
 
-    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> FlagInjection:  # noqa: ARG002
+    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> FlagInjection:  # noqa: ARG002 - one form for all
         """Return the injection that enables the flag through a node that serves."""
         return FlagInjection(context, self.flag, serving_node(context))
 

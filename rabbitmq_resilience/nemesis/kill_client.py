@@ -37,7 +37,7 @@ class KillClient(ScheduledFault):
     def footprint(self, topology: Topology) -> Footprint:  # noqa: ARG002 - clients are outside
         return Footprint(processes=frozenset({self.client}), possible_processes=frozenset({self.client}))
 
-    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> KillClientInjection:  # noqa: ARG002
+    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> KillClientInjection:  # noqa: ARG002 - one form for all
         return KillClientInjection(context.load.worker(worker_name(self.client)))
 
 

@@ -125,7 +125,7 @@ class Latency(ScheduledFault):
         looks = PROBES_MIN_LONG if self.latency_ms - self.jitter_ms >= LONG_MS else PROBES_MIN
         return alone_s >= LOOK_S + math.ceil(looks / PROBES_AT_ONCE) * 2 * self._slow_s
 
-    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> LatencyInjection:  # noqa: ARG002
+    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> LatencyInjection:  # noqa: ARG002 - one form for all
         return LatencyInjection(context, resolved_links(self.links, resolver), self.latency_ms, self.jitter_ms)
 
 

@@ -56,7 +56,7 @@ class Limit(ScheduledFault):
         processes = frozenset[str]() if self.memory_bytes is None else of_nodes.processes
         return replace(of_nodes, resources=resources, processes=processes)
 
-    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> LimitInjection:  # noqa: ARG002
+    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> LimitInjection:  # noqa: ARG002 - one form for all
         return LimitInjection(context, resolver.nodes(self.node), self.cpus, self.memory_bytes)
 
 

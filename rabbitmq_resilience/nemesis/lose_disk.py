@@ -37,7 +37,7 @@ class LoseDisk(ProcessStep):
         """Return what an attached cluster has to permit."""
         return ("kill", "lose_data")
 
-    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> LoseDiskInjection:  # noqa: ARG002
+    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> LoseDiskInjection:  # noqa: ARG002 - one form for all
         """Return the injection that takes the nodes and their data away, and replaces them."""
         start = context.cluster.start
         return LoseDiskInjection(context, resolver.nodes(self.node), _killer(context), start, "gone", self.replace)

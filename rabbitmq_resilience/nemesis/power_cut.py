@@ -48,7 +48,7 @@ class PowerCut(PreloadedFault, ProcessStep):
     take: ClassVar[str] = "kill"
     begins_within_s: ClassVar[float] = PreloadedFault.begins_within_s + WRITTEN_BACK_S_MAX
 
-    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> PowerCutInjection:  # noqa: ARG002
+    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> PowerCutInjection:  # noqa: ARG002 - one form for all
         """Return the injection for the nodes that ``node`` means now."""
         nodes = resolver.nodes(self.node)
         cluster, canaries = context.cluster, canaries_of(context.cluster, nodes)
@@ -71,7 +71,7 @@ class PowerCutInjection(ProcessInjection):
         """Let each broker write its canaries, kill all of them, and take away what was not flushed."""
         self._await_age()
         with ThreadPoolExecutor(max_workers=len(self.nodes)) as pool:
-            list(pool.map(Canaries.lay_and_write, self.canaries.values()))
+            list(pool.map(Canaries.write, self.canaries.values()))
         super().take_all()
         for node in self.nodes:
             seed = None if self.chance is None else self.chance.randrange(_SEEDS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
@@ -11,6 +11,7 @@ from typing import ClassVar
 from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.model.node_options import NodeOptions
 from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.nemesis.fault import left_over
 from rabbitmq_resilience.nemesis.footprint import Footprint
 from rabbitmq_resilience.nemesis.offered import offered
 from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
@@ -68,6 +69,22 @@ def canaries_of(cluster: BrokerTools, nodes: Iterable[str]) -> dict[str, Canarie
     return {node: Canaries(cluster, node, stored.preloaded_disk(node)) for node in nodes}
 
 
+def still_wrong(nodes: Iterable[str], wrong: Callable[[str], str], *, timeout_s: float, what: str) -> list[str]:
+    """Ask ``wrong`` about all nodes until it returns an empty text for each. Return what it said last; a
+    ``ClusterError`` counts as its text. ``what`` completes the sentence "waited n s for ..."."""
+
+    def look() -> list[str]:
+        found = []
+        for node in nodes:
+            try:
+                found.append(wrong(node))
+            except ClusterError as error:
+                found.append(str(error))
+        return [text for text in found if text]
+
+    return left_over(look, timeout_s=timeout_s, what=what)
+
+
 @dataclass(frozen=True)
 class Took:
     """How long the broker's Erlang VM waited for a write of a few bytes, and for its flush."""
@@ -88,15 +105,12 @@ class Canaries:
     def folder(self) -> Path:
         return self.disk.data / _FOLDER
 
-    def lay(self) -> None:
-        """Create the two files that are there before. This process has no preloaded library, so they count as
-        flushed."""
-        self.folder.mkdir(exist_ok=True)
-        for name in ("flushed", "unflushed"):
-            (self.folder / name).write_text(_BEFORE)
-
     def write(self) -> Took:
-        """Let the broker write all three. Raise ``ClusterError`` if it does not, or if a call fails."""
+        """Create the two files that exist before, and let the broker write all three. Raise ``ClusterError`` if it does
+        not, or if a call fails."""
+        self.folder.mkdir(exist_ok=True)
+        for name in ("flushed", "unflushed"):  # this process has no preloaded library, so they count as flushed
+            (self.folder / name).write_text(_BEFORE)
         expression = _WRITE.format(folder=_erlang(str(self.folder)), text=_erlang(_AFTER))
         said = self.cluster.run_tool(self.node, "rabbitmqctl", "eval", expression)
         times = re.fullmatch(r"\{(\d+),\s*(\d+)\}", said.strip())
@@ -104,11 +118,6 @@ class Canaries:
             raise ClusterError(f"{self.node} did not write its canaries: {said.strip()[:300]}")
         write_us, flush_us = map(int, times.groups())
         return Took(write_us / 1000, flush_us / 1000)
-
-    def lay_and_write(self) -> Took:
-        """Do both ``lay`` and ``write``."""
-        self.lay()
-        return self.write()
 
     def survivors(self) -> Mapping[str, bool]:
         """Return {name: whether it has what ``write`` wrote}."""

@@ -47,7 +47,7 @@ class ProcessStep(ScheduledFault):
         together = left if topology.pause_if_all_down is None else 0
         return replace(Footprint.of_nodes(self.node, topology, acts=self.does), unsettles=True, together=together)
 
-    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> ProcessInjection:  # noqa: ARG002
+    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> ProcessInjection:  # noqa: ARG002 - one form for all
         cluster = context.cluster
         return ProcessInjection(
             context, resolver.nodes(self.node), getattr(cluster, self.take), getattr(cluster, self.give), self.taken

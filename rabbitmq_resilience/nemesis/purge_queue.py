@@ -19,7 +19,7 @@ class PurgeQueue(QueueStep):
 
     fault: Literal["purge_queue"] = "purge_queue"
 
-    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> PurgeInjection:  # noqa: ARG002
+    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> PurgeInjection:  # noqa: ARG002 - one form for all
         return PurgeInjection(context, self.queue, serving_node(context))
 
 

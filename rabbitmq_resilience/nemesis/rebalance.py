@@ -29,7 +29,7 @@ class Rebalance(ScheduledFault):
     def footprint(self, topology: Topology) -> Footprint:
         return Footprint(resources=frozenset({"where leaders are"}), acts={"rebalance": len(topology.node_names)})
 
-    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> RebalanceInjection:  # noqa: ARG002
+    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> RebalanceInjection:  # noqa: ARG002 - one form for all
         return RebalanceInjection(context, serving_node(context))
 
 

@@ -34,7 +34,7 @@ class RollingRestart(ScheduledFault):
         nodes = frozenset(topology.node_names)
         return Footprint(processes=nodes, possible_processes=nodes, acts={"restart_all": 1}, unsettles=True)
 
-    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> RollingRestartInjection:  # noqa: ARG002
+    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> RollingRestartInjection:  # noqa: ARG002 - one form for all
         return RollingRestartInjection(context, tuple(context.cluster.topology.node_names))
 
 

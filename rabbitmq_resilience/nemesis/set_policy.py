@@ -52,7 +52,7 @@ class SetPolicy(ScheduledFault):
         """Return the policy of queues, as they have one at a time."""
         return Footprint(resources=frozenset({"the policy of queues"}))
 
-    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> PolicyInjection:  # noqa: ARG002
+    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> PolicyInjection:  # noqa: ARG002 - one form for all
         """Return the injection that sets the policy through a node that serves."""
         return PolicyInjection(context, dict(self.definition), self.queue, serving_node(context))
 

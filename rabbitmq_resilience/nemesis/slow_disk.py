@@ -9,11 +9,10 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from rabbitmq_resilience.history.events import Effect
-from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.model.topology import Topology
-from rabbitmq_resilience.nemesis.fault import FaultContext, Proof, left_over, on_each
+from rabbitmq_resilience.nemesis.fault import FaultContext, Proof, on_each
 from rabbitmq_resilience.nemesis.footprint import Footprint
-from rabbitmq_resilience.nemesis.preloading import Canaries, PreloadedFault, Took, canaries_of
+from rabbitmq_resilience.nemesis.preloading import Canaries, PreloadedFault, Took, canaries_of, still_wrong
 from rabbitmq_resilience.nemesis.targets import Resolver, size_of
 
 #: A shorter time could not be distinguished from what a busy disk takes by itself.
@@ -49,7 +48,7 @@ class SlowDisk(PreloadedFault):
             together=len(topology.node_names) - size_of(self.node, topology),
         )
 
-    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> SlowDiskInjection:  # noqa: ARG002
+    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> SlowDiskInjection:  # noqa: ARG002 - one form for all
         nodes = resolver.nodes(self.node)
         canaries = canaries_of(context.cluster, nodes)
         return SlowDiskInjection(nodes, canaries, write_ms=self.write_ms, flush_ms=self.flush_ms)
@@ -72,7 +71,7 @@ class SlowDiskInjection:
 
     def inject(self) -> None:
         for node, canaries in self.canaries.items():
-            self._before[node] = canaries.lay_and_write()
+            self._before[node] = canaries.write()
             canaries.disk.slow(write_ms=self.write_ms, flush_ms=self.flush_ms)
 
     def heal(self) -> None:
@@ -92,20 +91,12 @@ class SlowDiskInjection:
     def _await(self, fits: Callable[[Took], bool], *, timeout_s: float) -> Proof:
         seen: dict[str, str] = {}
 
-        def others() -> list[str]:
-            wrong = []
-            for node, canaries in self.canaries.items():
-                try:
-                    took = canaries.lay_and_write()
-                except ClusterError as error:
-                    wrong.append(str(error))
-                    continue
-                seen[node] = f"{node} {_words(took)}, before {_words(self._before[node])}"
-                if not fits(took):
-                    wrong.append(seen[node])
-            return wrong
+        def wrong(node: str) -> str:
+            took = self.canaries[node].write()
+            seen[node] = f"{node} {_words(took)}, before {_words(self._before[node])}"
+            return "" if fits(took) else seen[node]
 
-        still = left_over(others, timeout_s=timeout_s, what="disks to be slow")
+        still = still_wrong(self.nodes, wrong, timeout_s=timeout_s, what="disks to be slow")
         return Proof(not still, "; ".join(still or seen.values()))
 
 

@@ -49,7 +49,7 @@ class Stop(ProcessStep):
         problems = {"configure": f"{', '.join(owned)}: the harness has its own values of these"} if owned else {}
         return {**problems, **super().problems(topology, workload)}
 
-    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> ProcessInjection:  # noqa: ARG002
+    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> ProcessInjection:  # noqa: ARG002 - one form for all
         cluster = context.cluster
 
         def take(node: str) -> None:

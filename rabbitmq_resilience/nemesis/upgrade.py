@@ -65,7 +65,7 @@ class Upgrade(ProcessStep):
             problems["to"] = str(error)
         return problems
 
-    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> UpgradeInjection:  # noqa: ARG002
+    def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> UpgradeInjection:  # noqa: ARG002 - one form for all
         cluster, upgradable = context.cluster, offered(context.cluster, Upgradable)
 
         def take(node: str) -> None:

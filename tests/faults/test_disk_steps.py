@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 
+from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.model.node_options import NodeOptions
 from rabbitmq_resilience.nemesis.damage_file import DamageFile, damaged, files_of, newest
+from rabbitmq_resilience.nemesis.preloading import still_wrong
+from tests.clock import waits_by_clock
 from tests.faults.written_steps import parsed, refused
 from tests.messages import Messages
 
@@ -108,3 +111,19 @@ def test_bits_flip_in_as_many_places_as_are_stated() -> None:
 def test_a_tail_is_cut_off_and_at_most_half(size: int, left: int) -> None:
     before = bytes(size)
     assert damaged(before, step_of(how="cut_tail"), chance()) == before[:left]
+
+
+def test_all_canaries_are_looked_at_until_each_fits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node that cannot write yet hides neither itself nor those after it."""
+    clock = waits_by_clock(monkeypatch)
+    ready_s = {"a1": clock.now_s + 2, "b1": clock.now_s + 1, "c1": clock.now_s}
+
+    def wrong(node: str) -> str:
+        if node == "a1" and clock.now_s < ready_s[node]:
+            raise ClusterError("a1 did not write its canaries")
+        return "" if clock.now_s >= ready_s[node] else f"{node} is slow"
+
+    assert still_wrong(ready_s, wrong, timeout_s=0, what="x") == ["a1 did not write its canaries", "b1 is slow"]
+    assert still_wrong(ready_s, wrong, timeout_s=1, what="x") == ["a1 did not write its canaries"]
+    assert still_wrong(ready_s, wrong, timeout_s=9, what="x") == []
+    assert clock.now_s < ready_s["a1"] + 0.2
