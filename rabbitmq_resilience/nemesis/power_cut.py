@@ -20,6 +20,7 @@ from rabbitmq_resilience.tools.waiting import wait_until
 _SEEDS = 2**31
 #: Longer than Linux keeps anything in memory by default.
 WRITTEN_BACK_S_MAX = 40.0
+_NAMED_MAX = 5
 
 
 class PowerCut(PreloadedFault, ProcessStep):
@@ -59,7 +60,7 @@ class PowerCut(PreloadedFault, ProcessStep):
 @dataclass
 class PowerCutInjection(ProcessInjection):
     """Brokers without power. The cut is proven once each process is gone, the canary that was flushed is there, and the
-    others are as before."""
+    others are as before; and if the cut found each file that had to lose something."""
 
     canaries: dict[str, Canaries]
     stated: PowerCut
@@ -106,5 +107,10 @@ class PowerCutInjection(ProcessInjection):
         left = [name for name in ("unflushed", "new") if survives[name] and not (self.chance and name == "unflushed")]
         if left:
             return f"{node} kept a canary that was not flushed ({', '.join(left)})"
+        not_found = self._taken_away[node].not_found
+        if not_found:
+            more = f" and {len(not_found) - _NAMED_MAX} more" if len(not_found) > _NAMED_MAX else ""
+            named = ", ".join(not_found[:_NAMED_MAX])
+            return f"{node} may have kept what was not flushed of {named}{more}: the cut did not find these files"
         calls = self.canaries[node].disk.counters().not_followed
         return f"{node} wrote by {', '.join(calls)}, which cannot be followed" if calls else ""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rabbitmq_resilience.sut.preload.preloaded_disk import PreloadedDisk
 from tests.preload.sequences import Built, Disk, compare
 
 #: Cases that have shown a fault of the library.
@@ -59,6 +60,20 @@ def test_a_restart_without_a_cut_goes_on_with_the_log(disk: Disk) -> None:
     disk.play(["open 1 wca file", "write 1 0 10 2", "die"])
     disk.call("cut")
     assert (disk.root / "file").read_bytes() == b""
+
+
+def test_a_file_that_another_program_took_away_is_named(disk: Disk) -> None:
+    """A move by a program without the library is not in the log, so a cut does not find the file where it looks."""
+    node = PreloadedDisk(
+        "a1", disk.root, disk.state, disk.built.library, disk.built.control, disk.state / "power.jsonl"
+    )
+    written = [f"open {number} wc {name}" for number, name in enumerate(("moved", "kept"), start=1)]
+    disk.play([*written, "fsync 1", "fsync 2", "write 1 0 10 1", "write 2 0 10 1", "die"])
+    (disk.root / "moved").rename(disk.root / "elsewhere")
+    taken = node.cut_power("ordered")
+    assert taken.not_found == ["moved"]
+    assert (disk.root / "kept").stat().st_size == 0
+    assert node.cut_power("ordered").not_found == []
 
 
 def test_settled_is_durable(disk: Disk) -> None:

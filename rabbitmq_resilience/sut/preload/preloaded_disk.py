@@ -31,12 +31,16 @@ _ANSWERS_WITHIN_S = 60.0
 @dataclass(frozen=True)
 class TakenAway:
     """What a power cut took from a disk: the number of files that lost data, the bytes, and the names (new, renamed or
-    removed files and folders) that are as before. ``paths`` has the numbers of each path, of 200 at most."""
+    removed files and folders) that are as before. ``paths`` has the numbers of each path, of 200 at most.
+
+    ``not_found``: files below the broker's data that lost too little, as something else than the broker had moved or
+    removed them before the cut."""
 
     files: int
     bytes: int
     names: int
     paths: Sequence[Mapping[str, Any]]
+    not_found: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -93,7 +97,9 @@ class PreloadedDisk:
         taken = self._json("cut", "--model", model, *torn)
         with self.log.open("a", encoding="utf-8") as log:
             log.write(json.dumps(taken) + "\n")
-        return TakenAway(taken["files"], taken["bytes"], taken["names"], taken["paths"])
+        root = f"{self.data.absolute()}/"
+        not_found = sorted({path.removeprefix(root) for path in taken["not_found"]})
+        return TakenAway(taken["files"], taken["bytes"], taken["names"], taken["paths"], not_found)
 
     def slow(self, *, write_ms: float, flush_ms: float) -> None:
         """Let each write and each flush take so much longer."""
