@@ -7,7 +7,6 @@ import pytest
 
 from rabbitmq_resilience.extensions.tables.platforms import side_by_side
 from rabbitmq_resilience.extensions.tables.queue_types import comparison
-from rabbitmq_resilience.extensions.tables.track_record import TrackRecord
 from rabbitmq_resilience.report.impact import impact, longest_of, longest_outage_s, outage_text, queue_rows
 from rabbitmq_resilience.report.index import write_index
 from rabbitmq_resilience.report.run_page import write_page
@@ -98,7 +97,6 @@ def test_it_stands_in_the_terminal_on_both_pages_and_in_every_table(tmp_path: Pa
     assert f"outage: {first}" in story({**verdict, "verdict": "UNKNOWN"}, run.path)
     assert outage_text(verdict) in side_by_side([verdict, {**verdict, "driver": "docker"}])
     assert "| 40.1 s / - |" in comparison([verdict])
-    assert TrackRecord.of([verdict]).outages == longest_of([verdict])
 
 
 @pytest.mark.parametrize(

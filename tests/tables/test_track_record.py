@@ -1,57 +1,36 @@
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pytest
-import yaml
-
-from rabbitmq_resilience.extensions.tables.track_record import Incident, TrackedRun, runs_of, track_record
-from rabbitmq_resilience.history.run_directory import RunDirectory
+from rabbitmq_resilience.extensions.tables.ledger import read_ledger
+from rabbitmq_resilience.extensions.tables.track_record import Incident, incidents_of, track_record
+from rabbitmq_resilience.tools.locations import content
 from tests.messages import Messages
 
 STATED = {
     "title": "What was there is gone",
     "reference": "rabbitmq/rabbitmq-server#1841",
-    "topology": "three",
-    "workload": {"queues": 3},
-    "schedule": [{"at_s": 1, "fault": "kill"}],
 }
-PLAYED = {
-    "title": "What was there is gone",
-    "topology": {"name": "three", "zones": {"a": 3}},
-    "workload": {"queues": 3, "publishers": 1},
-    "schedule": [{"at_s": 1.0, "fault": "kill", "node": "a1"}],
-}
-INCIDENT = Incident(Path("faults/incidents/gone.yaml"), STATED)
+INCIDENT = Incident("faults/incidents/gone.yaml", STATED)
 
 
-def run(word: str, version: str = "3.10.8", *, played: Mapping[str, Any] = PLAYED, **invariants: str) -> TrackedRun:
+def run(word: str, version: str = "3.10.8", *, title: str = STATED["title"], **invariants: str) -> dict[str, Any]:
+    """Return a line of the ledger."""
     findings = {name: {"verdict": found} for name, found in invariants.items()}
-    return TrackedRun(played, {"verdict": word, "broker_version": version, "driver": "local", "invariants": findings})
+    of_run = {"title": title, "verdict": word, "broker_version": version, "driver": "local"}
+    return {**of_run, "invariants": findings}
 
 
-def row(*runs: TrackedRun) -> list[str]:
+def row(*runs: Mapping[str, Any]) -> list[str]:
     line = track_record([INCIDENT], runs).splitlines()[-1]
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        {"title": "Another"},
-        {"topology": {"name": "five"}},
-        {"workload": {"queues": 4}},
-        {"schedule": []},
-        {"schedule": [{"at_s": 2.0, "fault": "kill"}]},
-    ],
-    ids=["title", "topology", "workload", "no_step", "another_step"],
-)
-def test_runs_of_another_scenario_are_not_counted(other: dict[str, Any], message: Messages) -> None:
+def test_runs_of_another_title_are_not_counted(message: Messages) -> None:
     assert row(run("VALID"))[2] == "3.10.8: VALID in 1 of 1 (21 to 100 %)"
-    uncounted = row(run("VALID", played={**PLAYED, **other}))[2]
+    uncounted = row(run("VALID", title="Another"))[2]
     assert "VALID" not in uncounted
     message(uncounted)
 
@@ -82,12 +61,13 @@ def test_read_from_its_file(tmp_path: Path) -> None:
     assert Incident.read(file).link == "<https://example.org/a>"
 
 
-def test_runs_are_read_from_their_directories(tmp_path: Path) -> None:
-    RunDirectory.create(tmp_path, "broken")
-    for title in (STATED["title"], "Another"):
-        made = RunDirectory.create(tmp_path, "whole")
-        made.fault_file.write_text(yaml.safe_dump(PLAYED))
-        made.verdict_file.write_text(json.dumps({"title": title, "broker_version": "3.10.8", "verdict": "VALID"}))
-    (found,) = runs_of([tmp_path], frozenset({INCIDENT.title}))
-    assert found.scenario == PLAYED
-    assert found.verdict["verdict"] == "VALID"
+def test_the_longest_outage_is_that_of_all_runs() -> None:
+    """Lines of the ledger's first days do not have any."""
+    outages = [{**run("VALID"), "reached": {"outage_s": length_s}} for length_s in (0.0, 40.12, 3.0)]
+    assert row(run("VALID"), *outages)[2] == "3.10.8: VALID in 4 of 4 (51 to 100 %); outages up to 40.1 s"
+    assert "outage" not in row(run("VALID"), outages[0])[2]
+
+
+def test_the_page_that_is_kept_is_that_of_the_ledger() -> None:
+    kept = (content("reports") / "track-record.md").read_text(encoding="utf-8")
+    assert kept == track_record(incidents_of(), read_ledger())
