@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from rabbitmq_resilience.runner.judging import Result
 
 #: The exit status if some run was UNKNOWN, and none INVALID; pytest's own statuses end at 5. A session also has it if
-#: it had scenarios to play, and none came to a verdict.
+#: it had scenarios to play, and none came to a verdict, or if it played runs of a sweep, and none gave a number.
 EXIT_UNKNOWN = 10
 
 NOTHING_JUDGED = "nothing was judged: no scenario came to a verdict"
@@ -37,6 +37,8 @@ RESULTS = pytest.StashKey[dict[str, "Verdict"]]()
 #: How many scenarios were to be played or judged, and how many of their runs came to a verdict.
 ASKED = pytest.StashKey[int]()
 JUDGED = pytest.StashKey[int]()
+#: {name of a sweep: why no run of this session gave it a number, or an empty text}.
+NO_NUMBERS = pytest.StashKey[dict[str, str]]()
 #: Lines for the end of the session.
 SUMMARY = pytest.StashKey[list[str]]()
 #: Why nothing more is played on a cluster that runs already.
@@ -46,6 +48,7 @@ NOT_WHOLE = pytest.StashKey[str]()
 def configure(config: pytest.Config) -> None:
     config.stash[RESULTS] = {}
     config.stash[SUMMARY] = []
+    config.stash[NO_NUMBERS] = {}
     config.stash[ASKED] = config.stash[JUDGED] = 0
     if side_by_side.is_worker(config):
         config.pluginmanager.register(side_by_side.ReportingWorker(config), SIDE_BY_SIDE)
@@ -255,8 +258,11 @@ def only_looks(config: pytest.Config) -> bool:
 
 
 def exit_status(session: pytest.Session, exitstatus: int) -> int:
-    """Return pytest's exit status, or EXIT_UNKNOWN if the only failures are UNKNOWN or nothing was judged."""
+    """Return pytest's exit status, or EXIT_UNKNOWN if the only failures are UNKNOWN, or if nothing was judged or
+    measured."""
     config = session.config
+    no_numbers = [why for why in config.stash[NO_NUMBERS].values() if why]
+    config.stash[SUMMARY].extend(no_numbers)
     unexpected = config.stash[RESULTS].values()
     only_unknown = bool(unexpected) and {str(verdict) for verdict in unexpected} == {"UNKNOWN"}
     if exitstatus == pytest.ExitCode.TESTS_FAILED and only_unknown and session.testsfailed == len(unexpected):
@@ -265,4 +271,4 @@ def exit_status(session: pytest.Session, exitstatus: int) -> int:
     if exitstatus == pytest.ExitCode.OK and judged_nothing:
         config.stash[SUMMARY].append(NOTHING_JUDGED)
         return EXIT_UNKNOWN
-    return exitstatus
+    return EXIT_UNKNOWN if exitstatus == pytest.ExitCode.OK and no_numbers else exitstatus

@@ -13,7 +13,7 @@ import pytest
 
 from rabbitmq_resilience.extensions.sweeps import sweep_summary
 from rabbitmq_resilience.extensions.sweeps.results import Of, ResultRow, Results, ResultsError
-from rabbitmq_resilience.extensions.sweeps.sweep_player import SweepInPlay
+from rabbitmq_resilience.extensions.sweeps.sweep_player import SweepInPlay, all_disturbed
 from rabbitmq_resilience.extensions.sweeps.sweep_summary import rows
 from rabbitmq_resilience.extensions.sweeps.table import table, write_tables
 from tests.messages import Messages
@@ -165,6 +165,13 @@ def test_the_next_session_plays_what_was_broken_off_or_disturbed(tmp_path: Path,
     left = SweepInPlay(sweep, tmp_path / "sweep", tmp_path).turns(whole=False)
     again = [first] if status in ("broken off", "disturbed") else []
     assert [turn.key for turn in left] == [turn.key for turn in (*again, *others)]
+
+
+def test_a_session_whose_runs_were_all_disturbed_says_so(message: Messages) -> None:
+    disturbed = [line("1", "quorum", number, status="disturbed", values={}) for number in (1, 2)]
+    message(all_disturbed("In flight", disturbed))
+    for status in ("measured", "not held", "unknown", "broken off"):
+        assert all_disturbed("In flight", [*disturbed, line("1", "quorum", 3, status=status)]) == ""
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ from rabbitmq_resilience.extensions.sweeps.sweep_page import write_page
 from rabbitmq_resilience.extensions.sweeps.sweep_summary import PAGE
 from rabbitmq_resilience.extensions.sweeps.table import write_tables
 from rabbitmq_resilience.history.run_directory import RunDirectory
-from rabbitmq_resilience.plugin import side_by_side
+from rabbitmq_resilience.plugin import sessions, side_by_side
 from rabbitmq_resilience.plugin.options import driver as options_driver
 from rabbitmq_resilience.plugin.options import folder, runs_folder
 from rabbitmq_resilience.report.wording import duration_text, verdict_word
@@ -78,6 +78,7 @@ class SweepInPlay:
         self._results = Results.read(folder)
         self._began_s: float | None = None
         self._left: list[CellTurn] = []
+        self._entered: list[ResultRow] = []
         self._runs = 0
         self._header: Header | None = None
 
@@ -246,6 +247,10 @@ class SweepInPlay:
     def _add(self, line: ResultRow, request: pytest.FixtureRequest) -> None:
         self._results.begin(self._of(request), self._sweep.text)
         self._results.enter(line)
+        self._entered.append(line)
+        request.config.stash[sessions.NO_NUMBERS][self._sweep.spec.title] = all_disturbed(
+            self._sweep.spec.title, self._entered
+        )
         write_tables(self._results, self._sweep)
         write_page(self._results, self._sweep, runs_folder(request.config))
         write_comparisons(self._results, self._sweep.spec, runs=self._runs)
@@ -285,6 +290,16 @@ def status_of(seen: JudgedRun) -> tuple[Status, str]:
     if missed := others or shortfall(seen):
         return "not held", f"{broke}; in addition, {missed}" if broke else missed
     return "measured", broke
+
+
+def all_disturbed(title: str, entered: Sequence[ResultRow]) -> str:
+    """Return a sentence if all runs of a session were disturbed, so that none counts; else an empty text."""
+    if any(line.status != "disturbed" for line in entered):
+        return ""
+    return (
+        f"{title}: no numbers, as other programs kept this machine busy in all runs of this session ({len(entered)}); "
+        "call pytest again in a quiet hour to play them again"
+    )
 
 
 def thin(run: RunDirectory) -> None:

@@ -23,6 +23,7 @@ class Case:
     other_passes: int
     never_played: int
     looks_only: bool
+    disturbed_sweeps: int
     planted: str
 
 
@@ -35,8 +36,9 @@ def generated(source: random.Random) -> Case:
         ends.append((word, word == "VALID" or (word == "INVALID" and source.random() < 0.5)))
     failures = source.choice([0, 0, 0, 1])
     passes, never = source.choice([0, 1]), source.choice([0, 0, 1])
+    disturbed = source.choice([0, 0, 1]) if any(good for _, good in ends) else 0
     planted = "+".join(sorted({f"{word} {'expected' if good else 'unexpected'}" for word, good in ends})) or "none"
-    return Case(tuple(ends), failures, passes, never, looks, planted + (" looks" if looks else ""))
+    return Case(tuple(ends), failures, passes, never, looks, disturbed, planted + (" looks" if looks else ""))
 
 
 def recorded(case: Case) -> Any:
@@ -47,6 +49,7 @@ def recorded(case: Case) -> Any:
     stash[sessions.ASKED] = len(case.ends) + case.never_played
     stash[sessions.JUDGED] = sum(word != "UNKNOWN" for word, _ in case.ends)
     stash[sessions.SUMMARY] = []
+    stash[sessions.NO_NUMBERS] = {"a measured one": "", **{str(k): "disturbed" for k in range(case.disturbed_sweeps)}}
     options = SimpleNamespace(collectonly=case.looks_only, setuponly=False)
     here = SimpleNamespace(dir=Path())
     config = SimpleNamespace(stash=stash, option=options, invocation_params=here, inipath=None)
@@ -63,7 +66,8 @@ def verdict(case: Case) -> str:
         return "10"
     came = [word for word, _ in case.ends if word != "UNKNOWN"]
     asked = len(case.ends) + case.never_played
-    return "10" if asked and not came and not case.looks_only else "0"
+    nothing_judged = asked and not came and not case.looks_only
+    return "10" if nothing_judged or case.disturbed_sweeps else "0"
 
 
 def found(case: Case) -> str:
