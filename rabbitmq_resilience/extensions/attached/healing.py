@@ -79,6 +79,8 @@ def healed(known: KnownCluster, backends: NodeBackends) -> bool:
         elif journal.is_settled():
             journal.clear()
         remove_left()
+        for other in journal.left_elsewhere():
+            print(f"of another cluster than {known.stated.cluster}, so not healed: {other}", file=sys.stderr)
     return is_whole and not silent
 
 

@@ -103,6 +103,17 @@ class Journal:
         texts = [self.text_of(row) for row in self.unhealed()]
         return [*texts, *(f"{where}, which cannot be read" for where in self.unreadable())]
 
+    def left_elsewhere(self) -> list[str]:
+        """Return, in words, what this user's journals say is not healed of other clusters, with the command that heals
+        it."""
+        found = []
+        for path in sorted(state_folder().glob("*.jsonl")):
+            for row in Journal(path).unhealed():
+                if path != self.path or not self._is_ours(row):
+                    command = f"rabbitmq-resilience heal {row.get('file') or 'THE FILE OF THAT RUN'}"
+                    found.append(f"{self.text_of(row)} ({path}); unless its run is still active, heal it: {command}")
+        return found
+
     def text_of(self, row: Mapping[str, Any]) -> str:
         place = row.get("place", "")
         where = f" in {place}" if place and place != self.place else ""

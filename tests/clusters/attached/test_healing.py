@@ -124,6 +124,21 @@ def test_another_cluster_of_the_name_is_neither_asked_about_nor_cleared(folder: 
 
 
 @pytest.mark.core
+@pytest.mark.parametrize("file", ["", "/their/bills.yaml"])
+def test_what_is_left_of_another_cluster_is_named(
+    folder: Path, capsys: pytest.CaptureFixture[str], file: str, message: Messages
+) -> None:
+    """The cluster file that was given may be the wrong one, also if it is of the same name."""
+    for name, node in (("bills", "rabbit@h1"), ("orders", "rabbit@elsewhere")):
+        Journal(journal_file(name), nodes=[node], file=file).begun("kill", node, heals_by_itself_s=9)
+    Journal(journal_file("healed")).healed("kill", "rabbit@h3")
+    assert heal([str(file_of(folder, SAID + KILLED))]) == 0
+    left = [line for line in capsys.readouterr().err.splitlines() if "another cluster" in line]
+    assert [("rabbit@h1" in line, "rabbit@elsewhere" in line) for line in left] == [(True, False), (False, True)]
+    message("\n".join(left), hide=TIMES)
+
+
+@pytest.mark.core
 def test_what_another_machine_or_user_has_left_lets_no_run_begin(folder: Path, message: Messages) -> None:
     known = load(file_of(folder, SAID + KILLED))
     with NodeBackends.of(known) as backends:
