@@ -31,7 +31,8 @@ class Secret(Spec):
     """A user's name or a password, by reference.
 
     ``env`` names a variable of the environment. ``file`` names a file whose first line is the secret, with its path
-    relative to the cluster file. Messages about errors show neither, as the secret itself may stand there by mistake.
+    relative to the cluster file. Messages about errors show neither, as the secret itself may stand there by mistake;
+    a name in capitals, as variables have it, is shown.
     """
 
     env: Annotated[str, StringConstraints(pattern=r"^[A-Za-z_]\w*$")] | None = None
@@ -44,11 +45,12 @@ class Secret(Spec):
         return self
 
     def read(self, folder: Path) -> str:
-        """Return the secret. Raise ValueError if it is missing; the text shows neither the secret nor its place."""
+        """Return the secret. Raise ValueError if it is missing; the text does not show what may be the secret."""
         if self.env is not None:
             found = os.environ.get(self.env, "")
             if not found:
-                raise ValueError("the environment has no variable of that name, or an empty one; set it")
+                name = self.env if self.env.isupper() else "of that name"
+                raise ValueError(f"the environment has no variable {name}, or an empty one; set it")
             return found
         assert self.file is not None, "validated: exactly one of env and file is given"
         try:

@@ -75,7 +75,7 @@ def test_it_says_who_we_are_and_shows_no_password(folder: Path) -> None:
         ("amqp://h1:5672", "h1:5672", "line 8, nodes[0].amqp: "),
         ("http://h1:15672", "http://h1:none", "line 8, nodes[0].management: "),
         ("rabbit@h3", "h3", "line 10, nodes[2].name"),
-        ("ORDERS_USER", "ORDERS_NOBODY", "line 3, user: "),
+        ("ORDERS_USER", "ORDERS_NOBODY", "line 3, user: the environment has no variable ORDERS_NOBODY, "),
         ("file: secret", "file: nowhere", "line 4, password: "),
         ("{file: secret}", "hunter2", "line 4, password: "),
         ("password: {file: secret}", "", "password: "),
