@@ -3,11 +3,13 @@ which broker there is not. Nothing is started, and no broker need be here."""
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
 
 from rabbitmq_resilience.plugin import checking
+from rabbitmq_resilience.plugin.failures import REMEDIES
 from rabbitmq_resilience.sut.processes import version_homes
 from rabbitmq_resilience.tools.distributions import BrokerHome
 
@@ -113,6 +115,21 @@ def test_a_broker_that_there_is_not_ends_the_session(
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert told in result.stdout.str()
     result.assert_outcomes()
+
+
+@pytest.mark.parametrize("below", ["", "/of/tonight"])
+def test_a_folder_for_runs_that_cannot_be_written_ends_the_session(pytester: pytest.Pytester, below: str) -> None:
+    (pytester.path / "runs").touch()
+    result = checked(pytester, f"--resilience-runs-dir=runs{below}")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    said = result.stdout.str() + result.stderr.str()
+    assert "no run can be recorded: " in said
+    assert f"{pytester.path / 'runs'}: Not a directory; {REMEDIES[errno.ENOTDIR]}" in said
+
+
+def test_a_folder_for_runs_that_is_not_there_yet_stays_away(pytester: pytest.Pytester) -> None:
+    checked(pytester, "--resilience-runs-dir=new/runs").assert_outcomes(passed=1)
+    assert not (pytester.path / "new").exists()
 
 
 def test_a_scenario_in_python_passes_and_ends_where_it_would_be_played(pytester: pytest.Pytester) -> None:

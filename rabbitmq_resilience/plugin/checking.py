@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from rabbitmq_resilience.extension_points import provided
 from rabbitmq_resilience.plugin import options
+from rabbitmq_resilience.plugin.failures import sentence
 from rabbitmq_resilience.plugin.preparing import Checked, fitted, seeded
 from rabbitmq_resilience.plugin.sessions import give_up
 from rabbitmq_resilience.runner.environments import first_home
@@ -28,8 +31,13 @@ def checked(config: pytest.Config, show: Callable[[str], None]) -> Callable[...,
     """Return a function that replaces ``play`` if scenarios are only checked.
 
     It plays nothing, and shows what would be done to a cluster that runs already. It fails the test if the requested
-    version lacks what the scenario needs, and ends the session if there is no such broker.
+    version lacks what the scenario needs. It ends the session if there is no such broker, or if the folder for runs
+    cannot be written.
     """
+    try:
+        require_writable(options.runs_folder(config))
+    except OSError as error:
+        give_up(config, f"no run can be recorded: {sentence(error)}")
 
     def check(
         scenario: Scenario,
@@ -61,6 +69,16 @@ def checked(config: pytest.Config, show: Callable[[str], None]) -> Callable[...,
         raise Checked
 
     return check
+
+
+def require_writable(folder: Path) -> None:
+    """Raise OSError if no folder can be made in ``folder``, which need not exist. Leave nothing there."""
+    existing = next(path for path in (folder, *folder.parents) if path.exists())
+    try:
+        with tempfile.TemporaryDirectory(dir=existing):
+            pass
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(existing)) from None
 
 
 def broker_of(

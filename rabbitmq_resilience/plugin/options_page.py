@@ -35,8 +35,8 @@ _MORE: Mapping[str, str] = {
     "budget-min": "play what fits into this number of minutes, least recently played first",
     "repeat": "play each scenario this often, and show how many runs had each verdict",
     "seed": "the seed that decides everything random; each report names its own",
-    "check-only": "check every scenario, and whether its broker is there and can play it; start nothing. "
-    "With a cluster file: [list all that each would do there](clusters.md#before-anything-is-done)",
+    "check-only": "check every scenario, if its broker is there and can play it, and if runs can be recorded; "
+    "start nothing. With a cluster file: [list all that each would do there](clusters.md#before-anything-is-done)",
     "fault-file": "play the scenario in this file, and nothing else",
     "recheck": "judge the run in this directory again, without any broker",
     "upgrade-to": "the version or image that `suites/test_upgrades.py` upgrades to, from that of `--broker`",
