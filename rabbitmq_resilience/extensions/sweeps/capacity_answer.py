@@ -47,13 +47,15 @@ class PredictedCell:
 
 @dataclass(frozen=True)
 class CapacityAnswer:
-    """What the ``wanted`` load needs: ``nodes``, ``cores``, and the rate of each core (``per_core_s``).
+    """What the ``wanted`` load of the sweep ``title`` needs: ``nodes``, ``cores``, and the rate of each core
+    (``per_core_s``).
 
     ``of_nodes``: the name of the factor for the number of nodes. ``outside``: factors that lie outside the measured
     range. ``queues``: how many queues are enough, by what one queue carried in every run of some cell. ``left_out``:
     cells that were predicted from those of other labels. ``from_others``: predictions of what others measured.
     ``unused``: the number of cells that broke a promise or have no number in most of their runs."""
 
+    title: str
     wanted: CapacityRequest
     of_nodes: str
     model: Model
@@ -65,6 +67,12 @@ class CapacityAnswer:
     left_out: Sequence[PredictedCell]
     from_others: Sequence[PredictedCell]
     unused: int
+
+    @property
+    def heading(self) -> str:
+        """Return the heading: the load, with its rate and factors, and the sweep's title."""
+        at = " and ".join(f"{number:,.10g} {axis}" for axis, number in self.wanted.at.items())
+        return f"What {self.wanted.per_s:,.0f} messages/s need{f' at {at}' if at else ''}: {self.title}"
 
     @property
     def more_than(self) -> int | None:
@@ -102,6 +110,7 @@ def capacity(
     at = {**wanted.at, of.nodes: nodes.middle if math.isfinite(nodes.middle) else model.ranges[of.nodes][1]}
     low, middle, high = (edge * wanted.cores_a_node for edge in (nodes.low, nodes.middle, nodes.high))
     return CapacityAnswer(
+        spec.title,
         wanted,
         of.nodes,
         model,

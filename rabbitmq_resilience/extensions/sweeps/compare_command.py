@@ -17,12 +17,14 @@ import yaml
 
 from rabbitmq_resilience.extensions.nights.called import run_pytest
 from rabbitmq_resilience.extensions.nights.night_file import Night, NightFileError, find_nights, read_night
+from rabbitmq_resilience.extensions.sweeps import sweep_file
 from rabbitmq_resilience.extensions.sweeps.compared_sides import nights_apart, of_nights, of_results, results_apart
 from rabbitmq_resilience.extensions.sweeps.comparison import Comparison, compare, words_of
 from rabbitmq_resilience.extensions.sweeps.comparison_page import comparison_markdown, comparison_page
 from rabbitmq_resilience.extensions.sweeps.results import Results, ResultsError
 from rabbitmq_resilience.extensions.sweeps.statistics import ALPHA, runs_needed
 from rabbitmq_resilience.history.whole_files import write_whole
+from rabbitmq_resilience.model.yaml_files import Problem
 
 FOLDER = Path("reports/comparisons")
 #: The measures by default. A measure that a scenario does not produce has no number.
@@ -121,7 +123,24 @@ def _play(given: argparse.Namespace, for_pytest: Sequence[str]) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{re.sub(r'[^a-z0-9]+', '-', title.lower()).strip('-')[:60]}.sweep.yaml"
     write_whole(file, yaml.safe_dump(document, sort_keys=False, allow_unicode=True))
+    _require_right(file)
     return run_pytest([sys.executable, "-m", "pytest", str(file), *for_pytest], limit_s=None)
+
+
+def _require_right(file: Path) -> None:
+    """Raise NothingToCompareError with what is wrong in terms of the command, and remove the file that it made."""
+    try:
+        sweep_file.load(file, driver=None)
+    except sweep_file.SweepFileError as error:
+        file.unlink()
+        raise NothingToCompareError("\n".join(map(_of_command, error.problems))) from None
+
+
+def _of_command(problem: Problem) -> str:
+    """Return a problem of the made sweep file without its place there: with the option that states a change. Problems
+    of the compared files name these themselves."""
+    side = next((str(part).partition(":")[0] for part in problem.location[3:4]), "")
+    return f"--{side}: {problem.text}" if side in ("first", "second") else problem.text
 
 
 def _file_axis(paths: Sequence[Path]) -> dict[str, Any]:
