@@ -4,7 +4,7 @@
 # make nightly      sets everything up and plays what fits into BUDGET_MIN=140 of all suites, longest not played first
 # make check        lint, types, and the tests that need no broker: under 3 minutes on two cores
 # make test         sets everything up; what make check does, and the core on real brokers: under 10 minutes
-# make test-all     the other parts of the tests that were not green on this commit yet, for hours; PART="engine" for one
+# make test-all     the other parts of the tests that were not green on this commit yet, for hours; PART="engine" for one, ARGS as below
 # make setup        only sets everything up
 # make images       builds container images where they cannot be pulled: those of VERSIONS="3.10.8 4.0.5", or all
 # make perf-test    fetches PerfTest, whose numbers sweeps and benchmarks set beside ours; Java and Maven are needed
@@ -57,7 +57,7 @@ test: setup lint
 	$(pytest) $(at_once) --tier test tests $(ARGS)
 
 test-all: setup
-	.venv/bin/python -m tests.parts $(PART)
+	.venv/bin/python -m tests.parts $(PART) $(if $(ARGS),-- $(ARGS))
 
 fault-file: setup
 	.venv/bin/python -m rabbitmq_resilience fault-file $(FROM) --to $(or $(TO),incident.fault.yaml) $(ARGS)

@@ -2,6 +2,7 @@
 
     python -m tests.parts                  runs the parts that were not green on this commit yet
     python -m tests.parts engine           runs one
+    python -m tests.parts engine -- -k cut passes options to pytest; what came of it is not entered
     python -m tests.parts --show           writes reports/tests.md from the ledger
     python -m tests.parts test --load busy runs a tier, and enters what else the machine did
 
@@ -30,7 +31,7 @@ PAGE = ROOT / "reports" / "tests.md"
 
 _PIECE_BYTES = 4096
 
-_PYTEST = (sys.executable, "-m", "pytest", "tests")
+PYTEST = (sys.executable, "-m", "pytest", "tests")
 
 
 @dataclass(frozen=True)
@@ -41,10 +42,15 @@ class Part:
     command: tuple[str, ...] = ()
     workers: int = 1
 
-    def command_of(self, name: str) -> list[str]:
-        """Return the command that runs this part under ``name``."""
+    @property
+    def is_pytest(self) -> bool:
+        """Return whether pytest runs this part, so that its options can be passed."""
+        return not self.command or self.command[: len(PYTEST)] == PYTEST
+
+    def command_of(self, name: str, options: Sequence[str] = ()) -> list[str]:
+        """Return the command that runs this part under ``name``, with these options of pytest."""
         shared = ("-n", str(self.workers), "--dist", "loadfile", "--no-loadscope-reorder") if self.workers > 1 else ()
-        return list(self.command or (*_PYTEST, "-m", name, *shared))
+        return [*(self.command or (*PYTEST, "-m", name, *shared)), *options]
 
 
 _MARKED = {
@@ -60,7 +66,7 @@ _MARKED = {
 _COMMANDS = {
     "properties": Part(
         "each property that Hypothesis checks, with 1,000 examples",
-        (*_PYTEST, "-m", "hypothesis", "--hypothesis-profile=many", "-n", "2", "--dist", "loadfile"),
+        (*PYTEST, "-m", "hypothesis", "--hypothesis-profile=many", "-n", "2", "--dist", "loadfile"),
     ),
     "histories": Part(
         "checkers against a slow reference, on 100,000 generated histories",
@@ -115,14 +121,15 @@ def commit() -> str:
     return subprocess.run(described, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
 
 
-def run_part(name: str, part: Part, *, load: str = "idle") -> Run:
-    """Run a part, and enter what came of it in the ledger."""
+def run_part(name: str, part: Part, *, load: str = "idle", options: Sequence[str] = ()) -> Run:
+    """Run a part, and enter what came of it in the ledger, unless ``options`` of pytest may have chosen among its
+    tests."""
     began, began_s = datetime.now(UTC), time.monotonic()
     closing = ""
     outcome = "interrupted"
     at = commit()
     try:
-        with subprocess.Popen(part.command_of(name), cwd=ROOT, stdout=subprocess.PIPE) as process:
+        with subprocess.Popen(part.command_of(name, options), cwd=ROOT, stdout=subprocess.PIPE) as process:
             assert process.stdout is not None
             while piece := os.read(process.stdout.fileno(), _PIECE_BYTES).decode(errors="replace"):
                 print(piece, end="", flush=True)  # also of a line that has no end yet: dots of pytest
@@ -139,8 +146,9 @@ def run_part(name: str, part: Part, *, load: str = "idle") -> Run:
             outcome,
             _counts(closing),
         )
-        with LEDGER.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(run)) + "\n")
+        if not options:
+            with LEDGER.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(asdict(run)) + "\n")
     return run
 
 
@@ -184,16 +192,21 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("names", nargs="*", metavar="PART", help=", ".join([*PARTS, *TIERS]))
     parser.add_argument("--load", default="idle", help="what else the machine did, for the ledger (idle)")
     parser.add_argument("--show", action="store_true", help="only write reports/tests.md")
-    asked = parser.parse_args(arguments)
+    ours = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    options = arguments[len(ours) + 1 :]
+    asked = parser.parse_args(ours)
     known = {**PARTS, **TIERS}
     if wrong := [name for name in asked.names if name not in known]:
         parser.error(f"no part {wrong[0]}; there are {', '.join(known)}")
+    if others := [name for name in asked.names if options and not known[name].is_pytest]:
+        parser.error(f"{others[0]} is not run by pytest, so it takes no options of pytest: {' '.join(options)}")
     red = []
     if not asked.show:
         green = {run.part for run in runs() if run.outcome == "green" and run.commit == commit()}
-        for name in asked.names or [name for name in PARTS if name not in green]:
+        left = [name for name, part in PARTS.items() if name not in green and (part.is_pytest or not options)]
+        for name in asked.names or left:
             print(f"# {name}: {known[name].shows}", flush=True)
-            if run_part(name, known[name], load=asked.load).outcome != "green":
+            if run_part(name, known[name], load=asked.load, options=options).outcome != "green":
                 red.append(name)
     PAGE.write_text(page(), encoding="utf-8")
     if red:

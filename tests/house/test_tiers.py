@@ -48,4 +48,21 @@ def test_parts_are_run_entered_and_gone_on_with(tmp_path: Path, monkeypatch: pyt
     ]
     assert parts.main([]) == 1  # goes on with what was not green on this commit
     assert [run.part for run in parts.runs()] == ["green", "red", "red"]
+    entered = parts.runs()
+    assert parts.main(["--", "-k", "one"]) == 0  # neither is run by pytest
+    with pytest.raises(SystemExit):
+        parts.main(["red", "--", "-k", "one"])
+    assert parts.runs() == entered
     assert "| what is red | never |" in (tmp_path / "tests.md").read_text(encoding="utf-8")
+
+
+def test_options_are_passed_to_pytest_and_what_they_choose_is_not_entered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(parts, "LEDGER", tmp_path / "tests.jsonl")
+    monkeypatch.setattr(parts, "PAGE", tmp_path / "tests.md")
+    monkeypatch.setattr(parts, "PARTS", {"all": Part("all tests", (*parts.PYTEST, "--version"))})
+    assert parts.main(["all", "--", "-VV"]) == 0
+    assert "pytest" in capfd.readouterr().out
+    assert parts.runs() == []
+    assert parts.Part("marked").command_of("engine", ["-x"])[-3:] == ["-m", "engine", "-x"]
