@@ -153,7 +153,8 @@ def _unjudged(scenario: Scenario, history: History) -> Judgement:
 
 
 def _withdraw(run: RunDirectory, reason: str, scenario: Scenario | None = None) -> Mapping[str, Any]:
-    """Write an UNKNOWN verdict with the reason. Keep what an earlier verdict states of the run."""
+    """Write an UNKNOWN verdict with the reason. Keep what an earlier verdict states of the run, and nothing that was
+    judged of its record."""
     try:
         before = run.read_verdict()
     except RunDirectoryError:
@@ -167,6 +168,7 @@ def _withdraw(run: RunDirectory, reason: str, scenario: Scenario | None = None) 
         "as_expected": False,
         "notes": [],
         "numbers": {},
+        "consequences": None,
     }
     run.write_verdict(document)
     return document

@@ -109,6 +109,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("damaged")
 
 
+def test_a_verdict_that_is_withdrawn_keeps_no_consequences(folder: Path) -> None:
+    def damage(run: Path) -> None:
+        before = json.loads((run / "verdict.json").read_text())
+        (run / "verdict.json").write_text(json.dumps({**before, "consequences": {"outages": {"longest_s": 41.0}}}))
+        (run / "fault.yaml").write_text("no scenario")
+
+    document = judged(WHOLE, folder, damage)
+    assert (document["verdict"], document["consequences"]) == ("UNKNOWN", None)
+    assert document["title"], "what the earlier verdict states of the run stays"
+
+
 @pytest.mark.generated
 @given(damages(WHOLE))
 @example(("history/publisher-0.0.underway.bin", "removed", 0, 0))
