@@ -93,6 +93,13 @@ class Availability(InvariantSpec):
         """Return ``stall_s_max``, or the time of missed ticks and 15 s. ``bound_of_s`` may be longer."""
         return TICKS_MAX * net_ticktime_s + PATIENCE_S if self.stall_s_max is None else self.stall_s_max
 
+    def last_confirms_s(self, *, net_ticktime_s: float, confirm_timeout_s: float, nodes: int) -> float:
+        """Return the longest bound of any version and queue type in a cluster with that many nodes, and the grace."""
+        if self.stall_s_max is not None:
+            return self.stall_s_max + self.grace_s
+        patience_s = _patience_of_s(max(1, _tried_in_vain(nodes)), confirm_timeout_s)
+        return TICKS_MAX * net_ticktime_s + patience_s + self.grace_s
+
     def bound_of_s(self, facts: Facts, cluster: ClusterFacts) -> float:
         """Return the bound in seconds: the longest of all queues and of all forms that the cluster may have had."""
         if self.stall_s_max is not None:
@@ -136,8 +143,19 @@ class Availability(InvariantSpec):
 def _patience_s(facts: Facts, form: ClusterFacts) -> float:
     """Return the seconds that publishers may need to reach a node that serves, after a fault was noticed."""
     timeouts_s = [event.confirm_timeout_s for event in facts.of_kind(LoadEvent) if event.confirm_timeout_s is not None]
-    in_vain = 1 if form.pauses and form.broker_version < PAUSES_LATE_FROM else (len(form.nodes) - 1) // 2
-    return max(PATIENCE_S, ELECTED_S + in_vain * max(timeouts_s, default=PATIENCE_S - ELECTED_S))
+    pauses_in_time = form.pauses and form.broker_version < PAUSES_LATE_FROM
+    in_vain = 1 if pauses_in_time else _tried_in_vain(len(form.nodes))
+    return _patience_of_s(in_vain, max(timeouts_s, default=PATIENCE_S - ELECTED_S))
+
+
+def _tried_in_vain(nodes: int) -> int:
+    """Return how many of that many nodes may lack a majority and serve no client."""
+    return (nodes - 1) // 2
+
+
+def _patience_of_s(in_vain: int, confirm_timeout_s: float) -> float:
+    """Return the seconds in which a publisher gives up ``in_vain`` nodes and a leader is elected."""
+    return max(PATIENCE_S, ELECTED_S + in_vain * confirm_timeout_s)
 
 
 @dataclass(frozen=True)

@@ -118,6 +118,11 @@ class InvariantSpec(Spec):
         """Return for how many seconds the load should go on after recovery, to judge the invariant in full."""
         return 0.0
 
+    def last_confirms_s(self, *, net_ticktime_s: float, confirm_timeout_s: float, nodes: int) -> float:  # noqa: ARG002 - one form for all
+        """Return for how many seconds the last confirms may stay away at the end of publishing before the invariant is
+        broken; 0 if it has no such bound."""
+        return 0.0
+
     @abstractmethod
     def check(self, history: History) -> Finding: ...
 

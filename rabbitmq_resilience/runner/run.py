@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import ClassVar, Protocol, TextIO
 
-from rabbitmq_resilience.checkers.availability import Availability
 from rabbitmq_resilience.history.event_log import EventLog
 from rabbitmq_resilience.history.events import ENDED_EARLY, PhaseEvent
 from rabbitmq_resilience.history.manifest import seal
@@ -194,7 +193,7 @@ def _phases(stage: _Stage, kind: LoadKind, context: FaultContext, live: StatusLi
         events.record("recovery", complete=not lacking, detail=lacking)
         _spend(load, seconds_s=scenario.settled_s)
     phase("drain")
-    load.stop_publishers(timeout_s=_last_confirms_within_s(scenario))
+    load.stop_publishers(timeout_s=last_confirms_within_s(scenario))
     interval_s = scenario.topology.statistics_interval_s or 0
     idle_s = max(DRAIN_IDLE_S, interval_s + 1.0)
     drained = load.drain(lambda: depths(observer, queues), idle_s=idle_s, timeout_s=scenario.phases.drain_s)
@@ -220,17 +219,22 @@ def _spend(load: ActiveLoad, *, seconds_s: float) -> None:
     wait_until(spent, timeout_s=seconds_s + 10, what="the phase to pass")
 
 
-def _last_confirms_within_s(scenario: Scenario) -> float:
-    """Return how long to wait for the last confirms: the simple availability bound, its grace, and some seconds.
+def last_confirms_within_s(scenario: Scenario) -> float:
+    """Return how long to wait for the last confirms: longer than any invariant lets them stay away.
 
     So a stuck queue is not mistaken for a slow one. Without confirms, return a time in which brokers read all messages.
     """
     if scenario.workload.confirms != "awaited":
         return scenario.phases.drain_s
-    demanded = scenario.chosen_invariants.get("availability")
-    if not isinstance(demanded, Availability):
-        return LAST_CONFIRMS_WITHIN_S
-    return demanded.bound_s(scenario.topology.net_ticktime_s) + demanded.grace_s + LAST_CONFIRMS_WITHIN_S
+    allowed_s = [
+        invariant.last_confirms_s(
+            net_ticktime_s=scenario.topology.net_ticktime_s,
+            confirm_timeout_s=scenario.workload.confirm_timeout_s,
+            nodes=len(scenario.topology.nodes),
+        )
+        for invariant in scenario.chosen_invariants.values()
+    ]
+    return max(allowed_s, default=0.0) + LAST_CONFIRMS_WITHIN_S
 
 
 def _record_cluster(cluster: Cluster, events: EventLog) -> None:

@@ -41,6 +41,8 @@ def test_quorum_queues_elect_by_the_detector_of_raft(of_cluster: dict[str, Any],
         ({"version": "4.3.6", "nodes": 7}, None, 40),
         ({"version": "4.3.6", "nodes": 7}, 5.0, 25),
         ({"version": "4.3.6", "nodes": 3}, 1.0, 20),
+        ({"version": "4.3.6", "nodes": 3}, 60.0, 70),
+        ({"version": "3.10.8", "nodes": 7}, 60.0, 70),
         ({"version": "4.0.5", "nodes": 7}, None, 40),
         ({"version": "3.10.8", "nodes": 7}, None, 20),
         ({"version": "4.0.5", "nodes": 7, "mode": "autoheal"}, None, 40),
@@ -56,6 +58,10 @@ def test_publishers_may_try_each_node_of_a_minority_that_does_not_pause(
     facts = Facts([cluster(**{**of_cluster, "nodes": nodes}), queues("q1", members=nodes), loaded])
     assert facts.cluster is not None
     assert Availability().bound_of_s(facts, facts.cluster) == bound_s
+    awaited_s = Availability(grace_s=7).last_confirms_s(
+        net_ticktime_s=facts.cluster.net_ticktime_s, confirm_timeout_s=confirm_timeout_s or 10, nodes=len(nodes)
+    )
+    assert awaited_s >= bound_s + 7, "a queue that may still confirm is taken for a stuck one"
 
 
 def test_a_cluster_that_is_upgraded_may_take_as_long_as_before() -> None:
