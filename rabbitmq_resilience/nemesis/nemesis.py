@@ -21,6 +21,8 @@ from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 POLL_S = 0.05
 #: How often a condition is looked at. A look may cost the brokers an answer.
 LOOK_EVERY_S = 0.2
+#: How long a step waits for its condition until people are shown that it does.
+WAIT_SHOWN_AFTER_S = 5.0
 #: A fault that lasts no longer than this is timed from the moment at which it is in place, as injecting takes some ms.
 #: So is a fault that brokers take time to begin.
 BLIP_S = 2.0
@@ -33,16 +35,22 @@ Answer = TypeVar("Answer", str | None, tuple[str, ...])
 Record = Callable[..., object]
 
 
+def _not_shown(_: str) -> None:
+    """Show nothing."""
+
+
 @dataclass(frozen=True)
 class Nemesis:
     """Play ``schedule`` on ``context``. Each step has its own thread, so faults may overlap. What a step draws depends
-    only on ``seed`` and its number, so no step changes another's choice."""
+    only on ``seed`` and its number, so no step changes another's choice. ``show`` gets sentences for people; steps call
+    it from their threads."""
 
     schedule: Sequence[AnyFault]
     context: FaultContext
     record: Record
     seed: int
     chaos_s: float
+    show: Callable[[str], None] = _not_shown
 
     def play(self, check: Callable[[], None]) -> None:
         """Play all steps. Return when every step has ended and, if all are timed, not before ``chaos_s``.
@@ -158,7 +166,11 @@ class _PlayedStep:
             return "the run was ended before" if self.interrupted.wait(max(0.0, left_s)) else None
         last_s = self.started + self.nemesis.chaos_s - self.step.for_s
         scene = Scene(self.nemesis.context.observer, self.nemesis.context.cluster, self.healed.since_s)
+        shown_s: float | None = time.monotonic() + WAIT_SHOWN_AFTER_S
         while not when.holds(scene):
+            if shown_s is not None and time.monotonic() >= shown_s:
+                shown_s = None
+                self.nemesis.show(f"step {self.index} ({self.step.fault}) waits for its condition: {when}")
             if time.monotonic() > last_s:
                 return f"its condition never came true: {when}"
             if self.interrupted.wait(LOOK_EVERY_S):

@@ -77,6 +77,12 @@ class LiveLine(Closing):
         else:
             self._write(f"{line}\n")
 
+    def note(self, text: str) -> None:
+        """Write a line that stays. On a terminal the live line goes on below it."""
+        clear = "\r\x1b[2K" if self._terminal else ""
+        self._write(f"{clear}{text}\n")
+        self._written_s = float("-inf") if self._terminal else self._written_s
+
     def close(self) -> None:
         """Leave the terminal's line empty."""
         if self._terminal and self._phase:

@@ -180,7 +180,8 @@ def _phases(stage: _Stage, kind: LoadKind, context: FaultContext, live: StatusLi
         phase("chaos")
         varied_s = time.monotonic() + scenario.workload.variation_s
         events.record("load", **kind.load_event(load.begin_variation()))
-        nemesis = Nemesis(scenario.schedule, context, live.recording(events.record), scenario.seed, scenario.chaos_s)
+        record = live.recording(events.record)
+        nemesis = Nemesis(scenario.schedule, context, record, scenario.seed, scenario.chaos_s, live.note)
         remade_before = len(context.cluster.links.remade)
         nemesis.play(load.check)
         for proxy in context.cluster.links.remade[remade_before:]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -27,6 +28,7 @@ class StatusLine:
         self._begun_s = time.monotonic()
         self._sources: tuple[Observer, ActiveLoad] | None = None
         self._faults: dict[int, str] = {}
+        self._notes: deque[str] = deque()
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._show, name="live-line", daemon=True)
@@ -52,6 +54,10 @@ class StatusLine:
     def phase(self, name: str) -> None:
         self._status = replace(self._status, phase=name)
 
+    def note(self, text: str) -> None:
+        """Show a sentence on a line of its own, from any thread."""
+        self._notes.append(text)
+
     def recording(self, record: Callable[..., object]) -> Callable[..., object]:
         """Return a function that calls ``record``, and also shows the active faults."""
 
@@ -68,6 +74,8 @@ class StatusLine:
         while not self._closed.wait(EVERY_S):
             with self._lock:
                 status = self._now()
+            while self._notes:
+                self._line.note(self._notes.popleft())
             self._line.show(status)
 
     def _now(self) -> Status:

@@ -4,6 +4,8 @@ import io
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from rabbitmq_resilience.report.terminal import LiveLine, MessageRates, Status, outcome_line, status_line, story
 from rabbitmq_resilience.report.wording import duration_text, number_text
 from tests.messages import Messages
@@ -61,6 +63,18 @@ def test_a_terminal_keeps_one_line_and_is_left_clean() -> None:
     assert "\n" not in stream.getvalue()
     assert 4 <= stream.getvalue().count("\r\x1b[2K") <= 7
     assert stream.getvalue().endswith("\r\x1b[2K")
+
+
+@pytest.mark.parametrize("kind", [io.StringIO, Terminal])
+def test_a_note_stays_on_a_line_of_its_own(kind: type[io.StringIO]) -> None:
+    stream, clock = kind(), Clock()
+    with LiveLine(stream, clock=clock) as live:
+        live.show(STATUS)
+        live.note("step 2 (kill) waits for its condition: {after_step: 0}")
+        live.show(STATUS)
+    lines = [line.rpartition("\x1b[2K")[2] for line in stream.getvalue().splitlines()]
+    assert lines.count("step 2 (kill) waits for its condition: {after_step: 0}") == 1
+    assert stream.getvalue().count("01:12") == (2 if kind is Terminal else 1), "a terminal draws its line again"
 
 
 def test_a_stream_that_fails_does_not_end_the_run() -> None:
