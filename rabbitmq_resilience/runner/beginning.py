@@ -13,7 +13,7 @@ from rabbitmq_resilience.workload.workload_model import Workload
 LOAD_FLOWS_WITHIN_S = 90.0
 
 
-def await_flow(load: RunningWorkload, cluster: Cluster, workload: Workload, *, connected_within_s: float) -> None:
+def await_flow(load: RunningWorkload, cluster: Endpoints, workload: Workload, *, connected_within_s: float) -> None:
     """Wait until every client is connected and messages arrive, so that the steady phase is steady.
 
     Raise LoadNotBegunError if that does not happen in time.
