@@ -34,6 +34,10 @@ class Side(IntEnum):
         return Side(1 - self)
 
 
+def word(side: Side) -> str:
+    return "client" if side is Side.CLIENT else "broker"
+
+
 #: What a rule may name instead of a method that both sides send.
 CONFIRMS = "confirms"
 ACKNOWLEDGEMENTS = "acknowledgements"

@@ -7,10 +7,10 @@ from typing import Any
 
 from pika import spec
 
-from rabbitmq_resilience.tap.amqp_methods import BODY, CONTENT_HEADER, METHOD, PROTOCOL_HEADER_BEGINS, Side
+from rabbitmq_resilience.tap.amqp_methods import BODY, CONTENT_HEADER, METHOD, PROTOCOL_HEADER_BEGINS, Side, word
 from rabbitmq_resilience.tap.frame_stream import Frame, FrameStream, NotAmqpError
 from rabbitmq_resilience.tap.message_identity import Hashes
-from rabbitmq_resilience.tap.tapped_channel import TappedChannel, reason, word
+from rabbitmq_resilience.tap.tapped_channel import TappedChannel, reason
 from rabbitmq_resilience.tap.wire_history import Row
 
 #: Of a client's properties, those that say which program it is.
@@ -61,7 +61,8 @@ class Conversation:
         except NotAmqpError as error:
             self._unreadable(sender, str(error))
         except Exception as error:  # a decoder may raise anything at damaged bytes
-            self._unreadable(sender, f"a frame cannot be decoded: {type(error).__name__}: {error}")
+            # Without its text, which may have a value of the frame.
+            self._unreadable(sender, f"a frame cannot be decoded ({type(error).__name__})")
 
     def ended(self, *, t_us: int) -> None:
         """Take the end of the connection. An event says which side's last frame was incomplete."""
@@ -116,9 +117,16 @@ class Conversation:
             self._channels[frame.channel] = opened
             self._sessions += 1
         elif known is spec.Channel.CloseOk:
-            self._channels.pop(frame.channel, None)
+            self._closed(frame.channel, agreed=sender)
         elif (channel := self._channels.get(frame.channel)) is not None:
             channel.method(sender, method)
+
+    def _closed(self, number: int, *, agreed: Side) -> None:
+        """Forget a channel. If both sides asked to close it, the second agreement may come when its number is in use
+        again."""
+        channel = self._channels.get(number)
+        if channel is not None and agreed.other in channel.closed_by:
+            del self._channels[number]
 
     def _of_connection(self, sender: Side, method: Any) -> None:
         match method:

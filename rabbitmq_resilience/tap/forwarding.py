@@ -10,7 +10,7 @@ import struct
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from rabbitmq_resilience.tap.amqp_methods import Side
+from rabbitmq_resilience.tap.amqp_methods import Side, word
 from rabbitmq_resilience.tap.method_rules import ActiveRule, MethodRule
 from rabbitmq_resilience.tap.ruled_connection import RuledConnection
 
@@ -19,6 +19,8 @@ HELD_BYTES_MAX = 64 << 20
 #: How often a broker that refuses connections is tried again.
 RETRY_S = 0.05
 _CONNECT_WITHIN_S = 30.0
+#: As many clients may come at once when a broker is back.
+_BACKLOG = 1_024
 #: SO_LINGER that resets a connection instead of closing it.
 _RESET = struct.pack("ii", 1, 0)
 
@@ -72,7 +74,9 @@ class TappedConnection:
         self._loop = asyncio.get_running_loop()
         self._ends = {side: _End(self, side) for side in Side}
         self._paused: set[tuple[Side, str]] = set()
-        self._ended: set[Side] = set()
+        self._ended: list[Side] = []
+        #: Sides whose end was passed on.
+        self._passed_ends: set[Side] = set()
         self._over = False
         self._timer: asyncio.TimerHandle | None = None
         self._answered = False  # the broker has sent something
@@ -85,6 +89,7 @@ class TappedConnection:
 
     def opened(self) -> None:
         """Connect to the broker, now that the client has connected."""
+        self._listener.remember(self)
         self._listener.copies.remark(
             self._number,
             "opened",
@@ -119,33 +124,33 @@ class TappedConnection:
         else:
             self._answered = True
         self._ruled.received(sender, data, now_s=self._loop.time())
-        self._follow(sender)
+        self._follow()
 
     def advance(self) -> None:
         """Let go what rules hold no longer."""
         if not self._over:
             self._timer = None
             self._ruled.advanced(now_s=self._loop.time())
-            self._follow(Side.BROKER)
+            self._follow()
 
-    def _follow(self, sender: Side) -> None:
+    def _follow(self) -> None:
         """Set the timer for what is held, bound how much that is, and close a connection that a rule has ended."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if (due_s := self._ruled.due_s) is not None:
             self._timer = self._loop.call_at(due_s, self.advance)
-            self.paused(sender, self._ruled.held_bytes > HELD_BYTES_MAX, why="held")
-        elif any(why == "held" for _, why in self._paused):
+        if due_s is not None or self._paused:
             for side in Side:
-                self.paused(side, False, why="held")
+                self.paused(side, self._ruled.held_bytes(side) > HELD_BYTES_MAX, why="held")
         if self._ruled.closed_for:
             self._end(reset=False)
 
     def _send(self, receiver: Side, data: bytes) -> None:
         transport = self._ends[receiver].transport
-        if transport is not None and not transport.is_closing():
-            transport.write(data)
+        if transport is None or transport.is_closing() or receiver.other in self._passed_ends:
+            return
+        transport.write(data)
         if receiver is Side.CLIENT:
             self._listener.copies.sent(self._number, Side.BROKER, data)
 
@@ -162,30 +167,35 @@ class TappedConnection:
 
     def ended(self, side: Side) -> bool:
         """Pass on that a side sends nothing more. Return whether its socket stays open for the other direction."""
-        self._ended.add(side)
+        self._ended.append(side)
         if side is Side.BROKER and not self._answered:  # as a proxy does whose broker refuses
             self._end(reset=True)
             return False
-        transport = self._ends[side.other].transport
-        if transport is not None and transport.can_write_eof() and not transport.is_closing():
-            transport.write_eof()
-            return len(self._ended) < len(Side)
-        self._end(reset=False)
-        return False
+        self._ruled.ended(side)
+        self._follow()
+        self._passed_ends.add(side)
+        ends = [self._ends[each].transport for each in (side.other, side)]
+        if len(self._ended) == len(Side) or any(t is None or t.is_closing() or not t.can_write_eof() for t in ends):
+            self._end(reset=False)
+            return False
+        assert ends[0] is not None
+        ends[0].write_eof()
+        return True
 
     def lost(self, side: Side, error: Exception | None) -> None:
         """End the other socket as this one ended: by a close, or by a reset."""
         if self._over:
             return
-        by = "client" if side is Side.CLIENT else "broker"
-        self._listener.copies.remark(self._number, "lost", by=by, detail=str(error or ""))
-        self._end(reset=error is not None)
+        self._ended.append(side)
+        self._end(reset=error is not None, detail=str(error or ""))
 
-    def _end(self, *, reset: bool) -> None:
-        """End both sockets, once."""
+    def _end(self, *, reset: bool, detail: str = "") -> None:
+        """End both sockets, once. A remark says which side ended first, unless the tap itself does."""
         if self._over:
             return
         self._over = True
+        if self._ended:
+            self._listener.copies.remark(self._number, "lost", by=word(self._ended[0]), detail=detail)
         if self._timer is not None:
             self._timer.cancel()
         for side in Side:
@@ -257,14 +267,12 @@ class TapListener:
     async def _open(self) -> None:
         host, port = self._address
         self._server = await asyncio.get_running_loop().create_server(
-            self._accepted, host, port, ssl=self._client_tls, reuse_address=True
+            self._accepted, host, port, ssl=self._client_tls, reuse_address=True, backlog=_BACKLOG
         )
         self._address = self._server.sockets[0].getsockname()[:2]
 
     def _accepted(self) -> _End:
-        connection = TappedConnection(self._next_number(), self)
-        self._connections.add(connection)
-        return connection.client
+        return TappedConnection(self._next_number(), self).client
 
     def refuse(self) -> None:
         """Refuse connections until the broker accepts them again."""
@@ -275,18 +283,25 @@ class TapListener:
         self._waits = asyncio.get_running_loop().create_task(self._until_accepted())
 
     async def _until_accepted(self) -> None:
-        while not await self._accepts():
+        while not self._closed and not (await self._accepts() and await self._opens()):
             await asyncio.sleep(RETRY_S)
-        if not self._closed:
+
+    async def _opens(self) -> bool:
+        with contextlib.suppress(OSError):  # another program has the port for a moment
             await self._open()
+        return self._server is not None
 
     async def _accepts(self) -> bool:
         try:
-            _, writer = await asyncio.open_connection(*self.target)
-        except OSError:
+            async with asyncio.timeout(_CONNECT_WITHIN_S):
+                _, writer = await asyncio.open_connection(*self.target)
+        except (OSError, TimeoutError):
             return False
         writer.close()
         return True
+
+    def remember(self, connection: TappedConnection) -> None:
+        self._connections.add(connection)
 
     def forget(self, connection: TappedConnection) -> None:
         self._connections.discard(connection)

@@ -16,8 +16,12 @@ from rabbitmq_resilience.tap.amqp_methods import (
 )
 
 _HEAD_BYTES = FRAME_HEAD.size
+_unpack_head = FRAME_HEAD.unpack_from
 _IDS_BYTES = 4
 _KINDS = frozenset({1, 2, 3, 8})
+_PROTOCOL = b"AMQP"
+#: A longer frame is a damaged head: brokers take no message that is as long.
+FRAME_BYTES_MAX = 1 << 29
 
 
 class Frame(NamedTuple):
@@ -60,24 +64,22 @@ class FrameStream:
         """Return how many bytes of an incomplete frame are kept back."""
         return len(self._kept)
 
+    @property
+    def between_frames(self) -> bool:
+        """Return whether the last frame that began to pass has passed to its end."""
+        return not self._passing and not self._head
+
     def passed(self, data: bytes) -> None:
         """Follow bytes that were passed on. Raise NotAmqpError if they cannot be a frame's head."""
-        at, end = 0, len(data)
-        while at < end:
-            if self._passing:
-                step = min(self._passing, end - at)
-                self._passing -= step
-                at += step
-                continue
-            if self._head or end - at < _HEAD_BYTES:
-                step = min(_HEAD_BYTES - len(self._head), end - at)
-                self._head += data[at : at + step]
-                at += step
-                if len(self._head) == _HEAD_BYTES:
-                    self._passing = _frame_bytes(self._head, 0) - _HEAD_BYTES
-                    self._head = b""
-                continue
-            self._passing = _frame_bytes(data, at)
+        if self._head:
+            data = self._head + data
+        at, end = self._passing, len(data)
+        while end - at >= _HEAD_BYTES:
+            kind, _, size = _unpack_head(data, at)
+            at += size + _HEAD_BYTES + 1 if kind in _KINDS and size < FRAME_BYTES_MAX else _frame_bytes(data, at)
+        self._passing = max(0, at - end)
+        self._head = data[at:]
+        _check_begin(self._head)
 
     def frames(self, data: bytes) -> Iterator[bytes | Frame]:
         """Yield each frame that is complete now, and before them, as bytes, the rest of a frame that had begun to pass.
@@ -95,13 +97,14 @@ class FrameStream:
                 if end - at < frame_bytes:
                     break
                 frame = bytes(self._kept[at : at + frame_bytes])
-                kind, channel, _ = FRAME_HEAD.unpack_from(frame)
+                kind, channel, _ = _unpack_head(frame)
                 if kind == PROTOCOL_HEADER_BEGINS:
                     channel = 0
                 elif frame[-1] != FRAME_END:
                     raise NotAmqpError(f"a frame ends with the byte {frame[-1]:#04x} instead of {FRAME_END:#04x}")
                 at += frame_bytes
                 yield Frame(kind, channel, frame)
+            _check_begin(self._kept[at : at + _HEAD_BYTES])
         finally:
             del self._kept[:at]
 
@@ -122,9 +125,17 @@ class FrameStream:
 
 def _frame_bytes(data: bytes | bytearray, at: int) -> int:
     """Return the length of the frame whose head begins at ``at``. Raise NotAmqpError if it is no head."""
-    kind, _, size = FRAME_HEAD.unpack_from(data, at)
-    if kind in _KINDS:
-        return _HEAD_BYTES + int(size) + 1
-    if kind == PROTOCOL_HEADER_BEGINS and bytes(data[at : at + 4]) == b"AMQP":
+    kind, _, size = _unpack_head(data, at)
+    if kind == PROTOCOL_HEADER_BEGINS and data.startswith(_PROTOCOL, at):
         return PROTOCOL_HEADER_BYTES
-    raise NotAmqpError(f"a frame of AMQP cannot begin with the byte {kind:#04x}")
+    if kind not in _KINDS:
+        raise NotAmqpError(f"a frame of AMQP cannot begin with the byte {kind:#04x}")
+    if size >= FRAME_BYTES_MAX:
+        raise NotAmqpError(f"a frame of AMQP does not have {size:,} bytes")
+    return _HEAD_BYTES + int(size) + 1
+
+
+def _check_begin(data: bytes | bytearray) -> None:
+    """Raise NotAmqpError if no head begins with these bytes, so that other protocols do not wait for more."""
+    if data and data[0] not in _KINDS and not _PROTOCOL.startswith(data[: len(_PROTOCOL)]):
+        raise NotAmqpError(f"a frame of AMQP cannot begin with the byte {data[0]:#04x}")

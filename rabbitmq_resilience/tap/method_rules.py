@@ -5,12 +5,14 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from rabbitmq_resilience.tap.amqp_methods import ACKNOWLEDGEMENTS, CONFIRMS, NAMED, SentMethods, Side
 from rabbitmq_resilience.tap.frame_stream import Frame
 
 Treatment = Literal["hold", "drop", "answer"]
+#: A short string of AMQP is not longer.
+_TEXT_BYTES_MAX = 255
 
 #: Errors that close a channel, and errors that close the connection (AMQP 0-9-1, "Reply Codes").
 CHANNEL_ERRORS = {311: "CONTENT_TOO_LARGE", 313: "NO_CONSUMERS", 403: "ACCESS_REFUSED", 404: "NOT_FOUND"} | {
@@ -64,15 +66,25 @@ class MethodRule:
     def _problem(self) -> str:
         if self.method not in NAMED:
             return f"no rule can name the method {self.method!r}; {_hint(self.method)}"
+        if self.treatment not in get_args(Treatment):
+            return f"a rule cannot {self.treatment} {self.method}; write {', '.join(get_args(Treatment))}"
+        if self.times is not None and self.times < 1:
+            return f"{self.method} is met {self.times} times; state times above 0, or null for each"
         if self.treatment == "hold" and not self.for_s > 0:
             return f"{self.method} is held for {self.for_s:g} s; state for_s above 0"
-        if self.treatment != "answer":
-            return ""
+        return self._problem_of_answer() if self.treatment == "answer" else ""
+
+    def _problem_of_answer(self) -> str:
         if self.sent.sender is not Side.CLIENT or not (self.sent.answered or self.method == "basic.publish"):
             return f"a broker does not answer {self.method} with an error; name a method that clients send"
         if self.code not in CHANNEL_ERRORS | CONNECTION_ERRORS:
             known = ", ".join(map(str, [*CHANNEL_ERRORS, *CONNECTION_ERRORS]))
             return f"AMQP 0-9-1 has no error {self.code}; there are {known}"
+        if self.code in CHANNEL_ERRORS and self.method.startswith(("connection.", "channel.open")):
+            known = ", ".join(map(str, CONNECTION_ERRORS))
+            return f"no channel is open yet at {self.method}; take an error of the connection: {known}"
+        if len(self.text.encode()) > _TEXT_BYTES_MAX:
+            return f"the text of an error has at most {_TEXT_BYTES_MAX} bytes, and this has {len(self.text.encode())}"
         return ""
 
 
@@ -92,14 +104,17 @@ class ActiveRule:
     #: False once it was ended. What it holds goes on then.
     active: bool = field(default=True)
 
-    def meets(self, sender: Side, process: str, frame: Frame) -> bool:
-        """Return whether the rule is for this frame, which counts then."""
+    def may_meet(self, process: str) -> bool:
+        """Return whether a method of that process may still meet the rule."""
         rule = self.rule
         if not self.active or (rule.times is not None and self.count >= rule.times):
             return False
-        if rule.sent.sender is not sender or (rule.processes and process not in rule.processes):
-            return False
-        if frame.method not in rule.sent.ids:
+        return not rule.processes or process in rule.processes
+
+    def meets(self, sender: Side, process: str, frame: Frame) -> bool:
+        """Return whether the rule is for this frame, which counts then."""
+        sent = self.rule.sent
+        if sent.sender is not sender or frame.method not in sent.ids or not self.may_meet(process):
             return False
         self.count += 1
         return True

@@ -123,6 +123,8 @@ class Tap(Closing):
             with suppress(BrokenPipeError):
                 self._process.stdin.write(json.dumps({"id": number, "do": do, **fields}).encode() + b"\n")
             answer = self._answer(do)
+            while answer["id"] != number:  # of an order that was not waited for any longer
+                answer = self._answer(do)
         if "error" in answer:
             raise TapError(f"the tap refused to {do}: {answer['error']}")
         return answer

@@ -30,10 +30,6 @@ class Outlet(Protocol):
         ...
 
 
-def word(side: Side) -> str:
-    return "client" if side is Side.CLIENT else "broker"
-
-
 def reason(method: Any) -> dict[str, Any]:
     """Return why a channel or a connection was closed: the code, its text, and the method that was wrong."""
     wrong = spec.methods.get((method.class_id << 16) | method.method_id)
@@ -58,6 +54,8 @@ class TappedChannel:
         self.session = session
         #: Whether the broker has closed it. The client may publish on until it knows that.
         self.closed = False
+        #: The sides that have asked to close it.
+        self.closed_by: set[Side] = set()
         self._connection = connection
         self._number = number
         self._hashes = hashes
@@ -80,17 +78,14 @@ class TappedChannel:
         elif self.closed:
             return
         elif sender is Side.BROKER and type(method) in _REPLIES:
-            asked = next((known for known in self._asked if type(method) in _REPLIES_TO[type(known)]), None)
-            if asked is not None:
-                self._asked.remove(asked)
+            if (asked := self._answered(method)) is not None:
                 _DONE.get(type(asked), _ignored)(self, asked, method)
+                self._do_unanswered()
         elif (sent := _SENT.get((sender, type(method)))) is not None:
             sent(self, method)
         elif sender is Side.CLIENT and type(method) in _REPLIES_TO:
-            if getattr(method, "nowait", False):
-                _DONE.get(type(method), _ignored)(self, method, None)
-            else:
-                self._asked.append(method)
+            self._asked.append(method)
+            self._do_unanswered()
 
     def header(self, sender: Side, payload: bytes) -> None:
         """Take the header of a message. Raise NotAmqpError if none is due."""
@@ -146,20 +141,43 @@ class TappedChannel:
         if isinstance(method, spec.Basic.Return):
             return {"kind": Kind.RETURNED, "mode": self._mode, "place": method.exchange or ""}
         if isinstance(method, spec.Basic.Deliver):
-            kind, (queue, automatic) = Kind.DELIVERED, self._consumers.get(method.consumer_tag, ("", False))
+            kind, (queue, automatic) = Kind.DELIVERED, self._consumer(method.consumer_tag)
         else:
-            asked = self._answered(spec.Basic.Get)
+            asked = self._answered(method)
+            self._do_unanswered()
             kind, (queue, automatic) = Kind.GOT, (self._named(asked), bool(asked.no_ack)) if asked else ("", False)
         mode = Mode.AUTOMATIC if automatic else Mode.PLAIN
         fields = {"kind": kind, "tag": method.delivery_tag, "flag": bool(method.redelivered)}
         return fields | {"place": queue, "mode": mode}
 
-    def _answered(self, asked: type) -> Any:
-        """Return the oldest request of a kind, which is answered now; None if there is none."""
-        found = next((known for known in self._asked if isinstance(known, asked)), None)
-        if found is not None:
-            self._asked.remove(found)
+    def _answered(self, reply: Any) -> Any:
+        """Return the request that is answered now; None if there is none. A broker answers the requests of a channel in
+        their order, so the replies to those before it were lost: a rule can drop one."""
+        fitting = [asked for asked in self._asked if type(reply) in _REPLIES_TO[type(asked)] and not _unanswered(asked)]
+        exact = [asked for asked in fitting if _name_in(asked) == _name_in(reply)]
+        found = next(iter(exact or [asked for asked in fitting if not _name_in(asked)]), None)
+        while found is not None and (asked := self._asked.popleft()) is not found:
+            if _unanswered(asked):
+                _DONE.get(type(asked), _ignored)(self, asked, None)
+            elif isinstance(asked, spec.Queue.Declare):
+                self._last_queue = asked.queue
+            elif isinstance(asked, spec.Basic.Consume):
+                self._consumers[asked.consumer_tag] = (self._named(asked), bool(asked.no_ack))
         return found
+
+    def _do_unanswered(self) -> None:
+        """Take requests that want no reply as done, once those before them are answered."""
+        while self._asked and _unanswered(self._asked[0]):
+            asked = self._asked.popleft()
+            _DONE.get(type(asked), _ignored)(self, asked, None)
+
+    def _consumer(self, tag: str) -> tuple[str, bool]:
+        """Return the queue of a consumer, and whether its deliveries need no acknowledgement."""
+        if (known := self._consumers.get(tag)) is not None:
+            return known
+        asked = (each for each in self._asked if isinstance(each, spec.Basic.Consume) and each.consumer_tag == tag)
+        found = next(asked, None)
+        return ("", False) if found is None else (self._named(found), bool(found.no_ack))
 
     def _named(self, method: Any) -> str:
         """Return the queue that a method names; an empty name is the queue that was declared last."""
@@ -168,10 +186,12 @@ class TappedChannel:
     # What a side says without a reply, or before it.
 
     def _close_sent(self, method: Any) -> None:
+        self.closed_by.add(Side.CLIENT)
         self._say("channel_closed", by="client", session=self.session, **reason(method))
 
     def _close_got(self, method: Any) -> None:
         self.closed = True
+        self.closed_by.add(Side.BROKER)
         self._say("channel_closed", by="broker", session=self.session, **reason(method))
 
     def _selected(self, mode: Mode, what: str) -> None:
@@ -220,6 +240,17 @@ class TappedChannel:
         self._consumers[tag] = (queue, automatic)
         fields = {"automatic": automatic, "prefetch": self._prefetch, "session": self.session}
         self._say("consuming", consumer=tag, queue=queue, **fields)
+
+
+def _unanswered(asked: Any) -> bool:
+    return bool(getattr(asked, "nowait", False))
+
+
+def _name_in(method: Any) -> str:
+    """Return what a reply repeats of its request: the consumer tag, or the name of the declared queue."""
+    if isinstance(method, spec.Basic.Consume | spec.Basic.ConsumeOk):
+        return str(method.consumer_tag)
+    return str(method.queue) if isinstance(method, spec.Queue.Declare | spec.Queue.DeclareOk) else ""
 
 
 def _ignored(channel: TappedChannel, asked: Any, reply: Any) -> None: ...

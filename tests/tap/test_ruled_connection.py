@@ -1,0 +1,299 @@
+"""Pass frames on by rules: a slow model says the same, and nothing but what rules name waits or changes."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from itertools import groupby
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rabbitmq_resilience.tap.amqp_methods import NAMED, Side
+from rabbitmq_resilience.tap.method_rules import ActiveRule, MethodRule
+from rabbitmq_resilience.tap.ruled_connection import RuledConnection
+from tests.tap.drawn_frames import drawn_frames, drawn_rules
+from tests.tap.frames import ALIVE, PROTOCOL, content, cut, frame, method, refusal
+from tests.tap.reference.slow_rules import BROKER, CLIENT, SlowRule, SlowTap, by_channel
+
+PUBLISH, DELIVER, ACK, DECLARE = (60, 40), (60, 60), (60, 80), (50, 10)
+CLOSE_OK = (20, 41)
+
+
+class Passed:
+    """A connection with rules, and all that it sends: (receiver, bytes)."""
+
+    def __init__(self, *rules: MethodRule, process: str = "app") -> None:
+        self.rules = [ActiveRule(rule) for rule in rules]
+        self.out: list[tuple[int, bytes]] = []
+        self.notes: list[tuple[str, int]] = []
+        self.connection = RuledConnection(
+            process,
+            self.rules,
+            lambda side, data: self.out.append((int(side), data)),
+            lambda what, _, channel: self.notes.append((what, channel)),
+        )
+
+    def send(self, side: int, data: bytes, *, now_s: float = 0.0) -> list[tuple[int, bytes]]:
+        """Return what goes on now."""
+        before = len(self.out)
+        self.connection.received(Side(side), data, now_s=now_s)
+        return self.out[before:]
+
+    def at(self, now_s: float) -> list[tuple[int, bytes]]:
+        before = len(self.out)
+        self.connection.advanced(now_s=now_s)
+        return self.out[before:]
+
+
+def joined(out: Sequence[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
+    """Return the bytes of each receiver."""
+    return [(side, data) for side in (0, 1) if (data := b"".join(each for to, each in out if to == side))]
+
+
+def slow(rule: MethodRule) -> SlowRule:
+    return SlowRule(int(rule.sent.sender), rule.sent.ids, rule.treatment, rule.for_s, rule.times, rule.code)
+
+
+def compared(chance: random.Random) -> list[str]:
+    """Play one drawn script through both, and return where they differ."""
+    rules = drawn_rules(chance)
+    fast, model = Passed(*rules), SlowTap([slow(rule) for rule in rules])
+    pieces = {
+        side: cut(b"".join(drawn_frames(chance, side)), [chance.randrange(4000) for _ in range(20)]) for side in (0, 1)
+    }
+    now_s, apart = 0.0, []
+    while pieces[0] or pieces[1]:
+        side = chance.choice([each for each in (0, 1) if pieces[each]])
+        now_s += chance.choice([0.0, 0.1, 0.7, 3.0]) * chance.random()
+        while (due_s := model.due_s) is not None and due_s <= now_s:
+            apart += differ(f"due {due_s}", fast.connection.due_s, due_s)
+            before = len(model.out)
+            model.advanced(due_s)
+            apart += differ(
+                f"let go at {due_s}", by_channel(joined(fast.at(due_s))), by_channel(joined(model.out[before:]))
+            )
+        if chance.random() < 0.05 and rules:
+            number = chance.randrange(len(rules))
+            fast.rules[number].active, model.rules[number].ended = False, True
+            before = len(model.out)
+            model.advanced(now_s)
+            apart += differ(f"rule {number} ended", whole(fast.at(now_s)), whole(model.out[before:]))
+        before, data = len(model.out), pieces[side].pop(0)
+        model.received(side, data, now_s)
+        apart += differ(
+            f"{now_s}: {side} sent {data.hex()}", joined(fast.send(side, data, now_s=now_s)), joined(model.out[before:])
+        )
+        if apart:
+            break
+    apart += differ("met", [rule.count for rule in fast.rules], [rule.met for rule in model.rules])
+    return apart + differ("closed", fast.connection.closed_for, model.closing and model.agreed == {0, 1})
+
+
+def whole(out: Sequence[tuple[int, bytes]]) -> list[tuple[int, int]]:
+    """Return how many bytes each receiver gets: frames that are let go may come with a part of the next."""
+    return [(side, len(data)) for side, data in joined(out)]
+
+
+def differ(where: str, found: object, expected: object) -> list[str]:
+    return [] if found == expected else [f"{where}\n  found    {found}\n  expected {expected}"]
+
+
+@given(st.randoms(use_true_random=False))
+def test_a_slow_model_sends_the_same(chance: random.Random) -> None:
+    assert compared(chance) == []
+
+
+@pytest.mark.generated
+def test_a_slow_model_sends_the_same_for_thousands_of_scripts() -> None:
+    for seed in range(5000):
+        assert compared(random.Random(seed)) == [], seed  # noqa: S311 - it draws cases
+
+
+@given(st.randoms(use_true_random=False), st.lists(st.integers(0, 5000), max_size=40))
+def test_without_a_rule_each_piece_goes_on_at_once(chance: random.Random, borders: list[int]) -> None:
+    """Also where rules are for another process, were ended, or have met as many methods as they may."""
+    rules = [MethodRule(method="basic.deliver", treatment="drop", times=None, processes=["other"])] * 2
+    passed = Passed(*rules, MethodRule(method="basic.publish", treatment="hold", for_s=9))
+    passed.rules[1].active, passed.rules[2].count = False, 1
+    for side in (0, 1):
+        for piece in cut(PROTOCOL + b"".join(drawn_frames(chance, side)), borders):
+            assert passed.send(side, piece) == [(1 - side, piece)]
+    assert passed.connection.due_s is None
+
+
+@pytest.mark.parametrize("side", [CLIENT, BROKER])
+def test_a_hold_keeps_its_channel_and_direction_only(side: int) -> None:
+    name = "basic.publish" if side == CLIENT else "basic.deliver"
+    ids = PUBLISH if side == CLIENT else DELIVER
+    passed = Passed(MethodRule(method=name, treatment="hold", for_s=5))
+    held = [method(1, ids), *content(1, b"held")]
+    assert [passed.send(side, each, now_s=1) for each in held] == [[], [], []]
+    for other in (method(2, ids), *content(2, b"goes on"), ALIVE, method(2, ACK)):
+        assert passed.send(side, other, now_s=2) == [(1 - side, other)]
+    back = method(1, ACK)
+    assert passed.send(1 - side, back, now_s=2) == [(side, back)]
+    later = method(1, ACK)
+    assert passed.send(side, later, now_s=3) == []
+    assert passed.connection.held_bytes(Side(side)) == len(b"".join([*held, later]))
+    assert passed.connection.held_bytes(Side(1 - side)) == 0
+    assert passed.connection.due_s == 6
+    assert passed.at(5.9) == []
+    assert joined(passed.at(6)) == [(1 - side, b"".join([*held, later]))]
+    assert passed.notes == [("held", 1), ("let go", 1)]
+    assert passed.rules[0].count == 1
+
+
+def test_a_part_of_a_frame_goes_on_once_no_rule_is_in_effect() -> None:
+    passed = Passed(MethodRule(method="confirms", treatment="drop"))
+    begun = frame(3, 1, bytes(100))
+    assert passed.send(CLIENT, begun[:50]) == []
+    assert passed.send(BROKER, method(1, ACK)) == [(BROKER, begun[:50])]
+    assert passed.send(CLIENT, begun[50:]) == [(BROKER, begun[50:])]
+
+
+def test_a_dropped_message_goes_with_its_content_and_nothing_else() -> None:
+    passed = Passed(MethodRule(method="basic.publish", treatment="drop", times=2))
+    for body in (b"", b"x" * 100):
+        for each in (method(1, PUBLISH), *content(1, body, pieces=3)):
+            assert passed.send(CLIENT, each) == []
+    kept = [method(1, PUBLISH), *content(1, b"third", pieces=2), method(2, DECLARE)]
+    assert joined(passed.send(CLIENT, b"".join(kept))) == [(BROKER, b"".join(kept))]
+    assert passed.notes == [("dropped", 1)] * 2
+
+
+def test_a_dropped_content_that_never_comes_whole_does_not_take_the_next_method() -> None:
+    passed = Passed(MethodRule(method="basic.publish", treatment="drop"))
+    header, *_ = content(1, bytes(100))
+    passed.send(CLIENT, method(1, PUBLISH) + header)
+    assert joined(passed.send(CLIENT, method(1, (20, 40)))) == [(BROKER, method(1, (20, 40)))]
+
+
+def test_an_answered_channel_opens_again_at_once_and_mixes_no_lives() -> None:
+    passed = Passed(MethodRule(method="queue.declare", treatment="answer", code=404, text="no"))
+    assert passed.send(CLIENT, method(1, DECLARE, b"old")) == [
+        (BROKER, refusal(1, 200, "closed", (0, 0))),
+        (CLIENT, refusal(1, 404, "no", DECLARE)),
+    ]
+    opened, declared = method(1, (20, 10), b"\x00"), method(1, DECLARE, b"new")
+    assert passed.send(CLIENT, method(1, PUBLISH) + b"".join(content(1, b"on its way"))) == []
+    assert passed.send(BROKER, method(1, DELIVER) + b"".join(content(1, b"on its way"))) == []
+    assert passed.send(CLIENT, method(1, CLOSE_OK) + opened + declared) == []
+    assert passed.send(BROKER, method(1, ACK)) == []
+    assert joined(passed.send(BROKER, method(1, CLOSE_OK))) == [(BROKER, opened + declared)]
+    assert passed.send(BROKER, method(1, (20, 11))) == [(CLIENT, method(1, (20, 11)))]
+
+
+def test_both_sides_may_close_a_channel_that_is_answered() -> None:
+    """The one that asked gets its agreement too."""
+    passed = Passed(MethodRule(method="queue.declare", treatment="answer", code=404, text="no"))
+    passed.send(CLIENT, method(1, DECLARE))
+    assert passed.send(CLIENT, refusal(1, 200, "", (0, 0))) == [(CLIENT, method(1, CLOSE_OK))]
+    assert passed.send(BROKER, refusal(1, 406, "", (0, 0))) == [(BROKER, method(1, CLOSE_OK))]
+    assert passed.send(BROKER, method(1, CLOSE_OK)) + passed.send(CLIENT, method(1, CLOSE_OK)) == []
+    assert passed.send(CLIENT, method(1, DECLARE)) == [(BROKER, method(1, DECLARE))]
+
+
+def test_a_close_that_is_held_is_agreed_to_when_the_channel_is_answered() -> None:
+    hold = MethodRule(method="confirms", treatment="hold", for_s=9)
+    passed = Passed(hold, MethodRule(method="queue.declare", treatment="answer", code=404, text="no"))
+    assert passed.send(BROKER, method(1, ACK) + refusal(1, 406, "", (0, 0))) == []
+    out = passed.send(CLIENT, method(1, DECLARE))
+    assert joined(out) == [
+        (CLIENT, refusal(1, 404, "no", DECLARE)),
+        (BROKER, refusal(1, 200, "closed", (0, 0)) + method(1, CLOSE_OK)),
+    ]
+
+
+def test_an_answer_waits_for_the_end_of_a_frame_on_its_way() -> None:
+    """The rule is new, and half a frame of the broker has passed."""
+    passed = Passed()
+    body = frame(3, 2, bytes(90))
+    passed.send(BROKER, body[:40])
+    passed.rules.append(ActiveRule(MethodRule(method="queue.declare", treatment="answer", code=404, text="no")))
+    assert joined(passed.send(CLIENT, method(1, DECLARE))) == [(BROKER, refusal(1, 200, "closed", (0, 0)))]
+    assert joined(passed.send(BROKER, body[40:])) == [(CLIENT, body[40:] + refusal(1, 404, "no", DECLARE))]
+
+
+def test_an_answer_waits_for_the_end_of_a_message_on_its_way() -> None:
+    passed = Passed(MethodRule(method="queue.declare", treatment="answer", code=404, text="no"))
+    header, first, last = content(1, bytes(60), pieces=2)
+    passed.send(BROKER, method(1, DELIVER) + header + first)
+    assert joined(passed.send(CLIENT, method(1, DECLARE))) == [(BROKER, refusal(1, 200, "closed", (0, 0)))]
+    assert joined(passed.send(BROKER, last + method(1, ACK))) == [(CLIENT, last + refusal(1, 404, "no", DECLARE))]
+
+
+def test_an_error_of_the_connection_ends_it_towards_both() -> None:
+    passed = Passed(MethodRule(method="queue.declare", treatment="answer", code=541, text="no"))
+    assert sorted(passed.send(CLIENT, method(3, DECLARE))) == [
+        (CLIENT, refusal(0, 541, "no", DECLARE)),
+        (BROKER, refusal(0, 541, "closed", DECLARE)),
+    ]
+    assert passed.send(CLIENT, method(4, DECLARE) + ALIVE) == []
+    assert passed.send(BROKER, method(0, (10, 50))) == [(BROKER, method(0, (10, 51)))]
+    passed.send(CLIENT, method(0, (10, 51)))
+    assert not passed.connection.closed_for
+    passed.send(BROKER, method(0, (10, 51)))
+    assert passed.connection.closed_for
+
+
+@pytest.mark.parametrize("treatment", ["hold", "drop"])
+def test_damage_loses_nothing_that_waits(treatment: str) -> None:
+    rule = MethodRule(method="confirms", treatment=treatment, for_s=9, times=2)  # type: ignore[arg-type]
+    passed = Passed(rule, MethodRule(method="basic.get", treatment="hold", for_s=9))
+    sent = {BROKER: method(1, ACK) + method(1, DECLARE) + method(2, ACK), CLIENT: method(1, (60, 70)) + ALIVE[:4]}
+    for side, data in sent.items():
+        passed.send(side, data)
+    passed.send(BROKER, b"\x01\x00damaged")
+    dropped = {method(1, ACK), method(2, ACK)} if treatment == "drop" else set()
+    gone = dict(joined(passed.out))
+    assert gone[BROKER] == sent[CLIENT]
+    for each in {method(1, ACK), method(1, DECLARE), method(2, ACK), b"\x01\x00damaged"} - dropped:
+        assert each in gone[CLIENT]
+    assert passed.send(CLIENT, b"on") == [(BROKER, b"on")]
+
+
+def test_the_end_of_a_side_lets_go_what_is_kept_of_it() -> None:
+    passed = Passed(MethodRule(method="basic.publish", treatment="hold", for_s=9))
+    sent = method(1, PUBLISH) + b"".join(content(1, b"held")) + ALIVE[:5]
+    assert passed.send(CLIENT, sent) == []
+    passed.connection.ended(Side.CLIENT)
+    assert joined(passed.out) == [(BROKER, sent)]
+    assert passed.notes == [("held", 1), ("let go", 1)]
+    assert passed.connection.due_s is None
+
+
+def test_rules_are_met_once_over_all_connections() -> None:
+    first, second = Passed(MethodRule(method="confirms", treatment="drop")), Passed()
+    second.connection = RuledConnection(
+        "b", first.rules, lambda side, data: second.out.append((int(side), data)), print
+    )
+    assert first.send(BROKER, method(1, ACK)) == []
+    assert second.send(BROKER, method(1, ACK)) == [(CLIENT, method(1, ACK))]
+
+
+@pytest.mark.parametrize(
+    ("problem", "fields"),
+    [
+        ("write confirms", {"method": "basic.ack", "treatment": "drop"}),
+        ("did you mean basic.consume-ok", {"method": "basic.consumeok", "treatment": "drop"}),
+        ("cannot kill", {"method": "confirms", "treatment": "kill"}),
+        ("above 0", {"method": "confirms", "treatment": "hold"}),
+        ("above 0", {"method": "confirms", "treatment": "drop", "times": 0}),
+        ("does not answer", {"method": "confirms", "treatment": "answer", "code": 404}),
+        ("no error 200", {"method": "queue.declare", "treatment": "answer", "code": 200}),
+        ("no channel is open", {"method": "channel.open", "treatment": "answer", "code": 404}),
+        ("at most 255", {"method": "queue.declare", "treatment": "answer", "code": 404, "text": "ä" * 128}),
+    ],
+)
+def test_a_rule_that_cannot_be_done_is_refused(problem: str, fields: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match=problem):
+        MethodRule(**fields)  # type: ignore[arg-type]
+
+
+def test_each_method_has_the_side_that_sends_it() -> None:
+    sides = {side: {name for name, sent in NAMED.items() if sent.sender is side} for side in Side}
+    assert {"connection.start-ok", "basic.publish", "acknowledgements", "channel.open"} <= sides[Side.CLIENT]
+    assert {"connection.start", "connection.tune", "basic.deliver", "basic.get-empty", "confirms"} <= sides[Side.BROKER]
+    assert [name for name, _ in groupby(sorted([*sides[Side.CLIENT], *sides[Side.BROKER]]))] == sorted(NAMED)
