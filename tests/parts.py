@@ -80,6 +80,10 @@ _COMMANDS = {
         "cuts of power by the preloaded library against a second model, on 10,000 sequences of operations",
         (sys.executable, "-m", "tests.preload.compared", "--cases", "10000", "--processes", "2"),
     ),
+    "taps": Part(
+        "what a tap records and passes on against references, on 10,000 generated conversations and scripts of rules",
+        (sys.executable, "-m", "tests.tap.compared", "--cases", "10000", "--processes", "2"),
+    ),
     "mutants": Part("checkers changed in one place at a time: which changes do tests notice?", ("make", "mutants")),
 }
 

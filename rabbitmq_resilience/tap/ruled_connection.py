@@ -49,12 +49,20 @@ class _Channel:
 
     #: Each with the time of its arrival.
     waiting: deque[tuple[Frame, float]] = field(default_factory=deque)
+    waiting_bytes: int = 0
     holder: ActiveRule | None = None
     held_until_s: float = 0.0
     #: Whether the frame at the head has waited already, so that no rule meets it again.
     let_go: bool = False
     #: What is left of a content that is dropped; None outside of one.
     drops: _ContentLeft | None = None
+
+    def add(self, frame: Frame, *, now_s: float) -> None:
+        self.waiting.append((frame, now_s))
+        self.waiting_bytes += len(frame.data)
+
+    def pop(self) -> None:
+        self.waiting_bytes -= len(self.waiting.popleft()[0].data)
 
 
 @dataclass
@@ -80,7 +88,8 @@ class RuledConnection:
     def __init__(self, process: str, rules: Sequence[ActiveRule], send: Send, noted: Noted) -> None:
         self._process = process
         self._rules = rules
-        self._send = send
+        self._send_on = send
+        self._going: dict[Side, list[bytes]] = {side: [] for side in Side}
         self._noted = noted
         self._streams = {side: FrameStream() for side in Side}
         self._channels: dict[tuple[Side, int], _Channel] = {}
@@ -106,8 +115,7 @@ class RuledConnection:
 
     def held_bytes(self, sender: Side) -> int:
         """Return how many bytes of that side wait."""
-        waiting = [channel.waiting for (side, _), channel in self._channels.items() if side is sender]
-        held = sum(len(frame.data) for frames in waiting for frame, _ in frames)
+        held = sum(channel.waiting_bytes for (side, _), channel in self._channels.items() if side is sender)
         answered = self._answered.values() if sender is Side.CLIENT else ()
         return held + sum(len(frame.data) for state in answered for frame in state.waiting)
 
@@ -115,12 +123,12 @@ class RuledConnection:
         """Take bytes from a side."""
         stream = self._streams[sender]
         if not self._ordered:
-            self._send(sender.other, data)
+            self._send_on(sender.other, data)
             return
         try:
             if not stream.kept_bytes and not self._in_effect:
                 self._delivering.clear()
-                self._send(sender.other, data)
+                self._send_on(sender.other, data)
                 stream.passed(data)
                 return
             for piece in stream.frames(data):
@@ -128,6 +136,7 @@ class RuledConnection:
             self._let_through()
         except NotAmqpError:
             self._give_up()
+        self._send_all()
 
     def advanced(self, *, now_s: float) -> None:
         """Let go what was held long enough, or whose rule has ended."""
@@ -138,12 +147,25 @@ class RuledConnection:
             self._let_through()
         except NotAmqpError:
             self._give_up()
+        self._send_all()
 
     def ended(self, sender: Side) -> None:
         """Take the end of what a side sends. All that is kept or held of it goes on, so that the end may follow."""
         self._let_go_all(sender)
         if self._ordered and not self._closing and (data := self._streams[sender].taken()):
             self._send(sender.other, data)
+        self._send_all()
+
+    def _send(self, receiver: Side, data: bytes) -> None:
+        self._going[receiver].append(data)
+
+    def _send_all(self) -> None:
+        """Send what goes on to each side as one piece: a system call a frame would take most of the time."""
+        for receiver, pieces in self._going.items():
+            if pieces:
+                data = b"".join(pieces)
+                pieces.clear()
+                self._send_on(receiver, data)
 
     def _let_go_all(self, sender: Side) -> None:
         waiting: list[tuple[Frame, float]] = []
@@ -199,7 +221,7 @@ class RuledConnection:
         else:
             key = (sender, piece.channel)
             channel = self._channels.setdefault(key, _Channel())
-            channel.waiting.append((piece, now_s))
+            channel.add(piece, now_s=now_s)
             self._flushed(sender, piece.channel, channel, now_s=now_s)
 
     def _flushed(self, sender: Side, number: int, channel: _Channel, *, now_s: float) -> None:
@@ -217,7 +239,7 @@ class RuledConnection:
                 channel.holder, channel.held_until_s = rule, arrived_s + rule.rule.for_s
                 self._noted("held", rule.rule, number)
                 continue
-            channel.waiting.popleft()
+            channel.pop()
             if channel.drops is not None and frame.kind in {CONTENT_HEADER, BODY}:
                 channel.drops = None if channel.drops.ends_with(frame) else channel.drops
             elif rule is None:

@@ -19,7 +19,7 @@ from rabbitmq_resilience.tools.closing import Closing
 from rabbitmq_resilience.tools.locations import IMPORTED_FROM
 
 LOG_FILE = "tap.log"
-_ANSWER_WITHIN_S = 30.0
+_ANSWER_WITHIN_S = 120.0
 _END_WITHIN_S = 90.0
 
 

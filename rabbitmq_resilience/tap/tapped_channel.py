@@ -130,6 +130,7 @@ class TappedChannel:
             "named": named,
         }
         self._row(**fields, **self._fields_of(content.method))
+        self._do_unanswered()
 
     def _fields_of(self, method: Any) -> dict[str, Any]:
         """Return the fields of a message's row that depend on the method that carries it."""
@@ -144,7 +145,6 @@ class TappedChannel:
             kind, (queue, automatic) = Kind.DELIVERED, self._consumer(method.consumer_tag)
         else:
             asked = self._answered(method)
-            self._do_unanswered()
             kind, (queue, automatic) = Kind.GOT, (self._named(asked), bool(asked.no_ack)) if asked else ("", False)
         mode = Mode.AUTOMATIC if automatic else Mode.PLAIN
         fields = {"kind": kind, "tag": method.delivery_tag, "flag": bool(method.redelivered)}

@@ -55,6 +55,20 @@ def test_frames_are_found_with_a_cut_at_each_byte() -> None:
         assert (out, [each for _, each in found]) == (data, frames), border
 
 
+def test_frames_are_found_after_others_passed_with_a_cut_at_each_byte() -> None:
+    """Heads in two pieces, and pieces of one byte, are followed too."""
+    passed = b"".join(
+        [PROTOCOL, method(1, (20, 10), b"\x00"), ALIVE, frame(3, 65_535, b"\xce\xce"), frame(2, 7, bytes(300))]
+    )
+    for border in range(len(passed) + 1):
+        for pieces in (cut(passed, [border]), [passed[:border], *(bytes([each]) for each in passed[border:])]):
+            stream = FrameStream()
+            for piece in pieces:
+                stream.passed(piece)
+            assert stream.between_frames, border
+            assert list(stream.frames(ALIVE)) == [Frame(8, 0, ALIVE)]
+
+
 @given(st.booleans(), STREAMS, BORDERS)
 def test_frames_are_found_whatever_the_pieces(greets: bool, frames: list[bytes], borders: list[int]) -> None:
     sent = [PROTOCOL] * greets + frames

@@ -1,0 +1,193 @@
+"""What is recorded of a connection, and what never is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rabbitmq_resilience.tap.amqp_methods import Side
+from rabbitmq_resilience.tap.copied_bytes import Copied, Copy
+from rabbitmq_resilience.tap.recorder import Recorder
+from tests.tap.conversations_compared import decoded
+from tests.tap.frames import ALIVE, HEADER, PROTOCOL, content, frame
+from tests.tap.records import events, only, rows, said
+from tests.tap.reference.amqp_grammar import arguments, properties
+from tests.tap.reference.conversations import Said
+
+CLIENT, BROKER = 0, 1
+#: No file of a tap may have any of these.
+SECRETS = (b"pass-word", b"AMQPLAIN-secret", b"new-token", b"body-of-mine", b"correlation-of-mine", b"header-of-mine")
+
+
+def say(name: str, channel: int = 1, **values: Any) -> bytes:
+    return frame(1, channel, arguments(name, **values))
+
+
+def heard(*sent: tuple[int, bytes]) -> list[Said]:
+    """Return what is said of these bytes, which come a second after each other."""
+    pieces = [(1_000_000 * at, side, data) for at, (side, data) in enumerate(sent)]
+    return decoded(pieces, until=1_000_000 * len(sent))
+
+
+def message(body: bytes, **given: Any) -> bytes:
+    return b"".join(content(1, body, properties=properties(**given)))
+
+
+def published(body: bytes, **given: Any) -> bytes:
+    return say("basic.publish", key="k") + message(body, **given)
+
+
+def secret_talk() -> list[tuple[int, bytes]]:
+    """Return a conversation that has all secrets."""
+    given: dict[str, Any] = {
+        "correlation_id": "correlation-of-mine",
+        "headers": {"a": "header-of-mine"},
+        "message_id": "header-of-mine",
+    }
+    refused: dict[str, Any] = {"code": 403, "text": "ACCESS_REFUSED"}
+    start: dict[str, Any] = {"properties": {"product": "p"}, "mechanism": "PLAIN", "locale": "en_US"}
+    return [
+        (CLIENT, PROTOCOL + say("connection.start-ok", 0, **start, response=b"\0user\0pass-word")),
+        (CLIENT, say("connection.start-ok", 0, **start, response=b"\x05LOGINS\0\0\0\x0fAMQPLAIN-secret")),
+        (BROKER, say("connection.secure", 0, challenge=b"pass-word")),
+        (CLIENT, say("connection.secure-ok", 0, response=b"pass-word")),
+        (CLIENT, say("connection.update-secret", 0, secret=b"new-token", reason="old")),
+        (CLIENT, say("channel.open") + published(b"body-of-mine", **given)),
+        (BROKER, say("basic.return", code=312, text="NO_ROUTE", key="k") + message(b"body-of-mine", **given)),
+        (BROKER, say("channel.close", **refused)),
+    ]
+
+
+def record(folder: Path, talk: list[tuple[int, bytes]]) -> None:
+    recorder = Recorder(folder)
+    recorder.take(Copy(4, Copied.REMARK, 0, b'{"what": "opened"}'))
+    for at, (side, data) in enumerate(talk):
+        recorder.take(Copy(4, Copied(side), at, data))
+    recorder.take(Copy(4, Copied.REMARK, len(talk), b'{"what": "closed"}'))
+    recorder.close()
+
+
+def leaked(folder: Path) -> list[str]:
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    return [f"{path.name}: {secret!r}" for path in files for secret in SECRETS if secret in path.read_bytes()]
+
+
+def test_no_file_has_a_credential_or_a_value_of_a_message(tmp_path: Path) -> None:
+    record(tmp_path, secret_talk())
+    assert [row["kind"] for row in rows(tmp_path)] == [0, 3]
+    assert only(tmp_path, "channel_closed").fields["code"] == 403
+    assert leaked(tmp_path) == []
+
+
+@pytest.mark.parametrize("number", range(6))
+def test_no_damage_makes_a_secret_known(tmp_path: Path, number: int) -> None:
+    """Damaged lengths make other parts of a frame a text."""
+    side, data = secret_talk()[number]
+    for at in range(8, len(data), 7):
+        for damage in (0x00, 0x01, 0xFF):
+            folder = tmp_path / f"{at}-{damage}"
+            folder.mkdir()
+            talk = secret_talk()
+            talk[number] = (side, data[:at] + bytes([damage]) + data[at + 1 :])
+            record(folder, talk)
+    assert [each for each in leaked(tmp_path) if "pass" in each or "secret" in each or "token" in each] == []
+
+
+def test_copies_of_a_connection_that_is_not_known_are_left_out(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path)
+    recorder.take(Copy(4, Copied.OF_CLIENT, 0, PROTOCOL + ALIVE))
+    recorder.take(Copy(4, Copied.REMARK, 1, b'{"what": "not_copied", "detail": "9 bytes wait"}'))
+    recorder.close()
+    assert said(tmp_path) == ["not_copied"]
+    assert events(tmp_path)[0].connection == 4
+
+
+def test_the_second_agreement_does_not_end_the_next_channel_with_that_number() -> None:
+    """Both sides close channel 1, and the client opens it again at once."""
+    found = heard(
+        (CLIENT, say("channel.open") + say("channel.close")),
+        (BROKER, say("channel.open-ok") + say("channel.close", code=404)),
+        (CLIENT, say("channel.close-ok") + say("channel.open")),
+        (BROKER, say("channel.close-ok") + say("channel.open-ok")),
+        (CLIENT, published(b"x")),
+    )
+    assert [(what, channel) for what, _, channel, _ in found if what == "row"] == [("row", 1)]
+
+
+def test_a_lost_reply_gives_no_consumer_the_queue_of_another() -> None:
+    found = heard(
+        (CLIENT, say("channel.open") + say("basic.consume", queue="lost", tag="a", no_ack=True)),
+        (CLIENT, say("basic.consume", queue="kept", tag="b")),
+        (BROKER, say("basic.consume-ok", tag="b")),
+        (BROKER, say("basic.deliver", tag="b", delivery=1) + message(b"")),
+        (BROKER, say("basic.deliver", tag="a", delivery=2) + message(b"")),
+    )
+    (consuming,) = [fields for what, _, _, fields in found if what == "consuming"]
+    assert (consuming["consumer"], consuming["queue"]) == ("b", "kept")
+    rows = [fields for what, _, _, fields in found if what == "row"]
+    assert [(row["place"], row["mode"]) for row in rows] == [("kept", "PLAIN"), ("lost", "AUTOMATIC")]
+
+
+def test_an_empty_name_is_the_queue_that_was_declared_before_it() -> None:
+    """A later declare that wants no reply does not change what an earlier request means."""
+    found = heard(
+        (CLIENT, say("channel.open") + say("queue.declare", exclusive=True) + say("queue.bind", exchange="x")),
+        (CLIENT, say("queue.declare", queue="later", nowait=True) + say("queue.purge", nowait=True)),
+        (BROKER, say("queue.declare-ok", queue="amq.gen-1") + say("queue.bind-ok")),
+    )
+    queues = [(what, fields["queue"]) for what, _, _, fields in found if "queue" in fields]
+    expected = [("queue_declared", "amq.gen-1"), ("queue_bound", "amq.gen-1")]
+    assert queues == [*expected, ("queue_declared", "later"), ("queue_purged", "later")]
+
+
+def test_publishes_right_after_the_request_for_confirms_are_counted() -> None:
+    found = heard(
+        (CLIENT, say("channel.open") + published(b"no") + say("confirm.select") + published(b"1") + published(b"2")),
+        (BROKER, say("confirm.select-ok") + say("basic.ack", delivery=2, multiple=True)),
+    )
+    rows = [(fields["kind"], fields["tag"]) for what, _, _, fields in found if what == "row"]
+    assert rows == [("PUBLISHED", 0), ("PUBLISHED", 1), ("PUBLISHED", 2), ("CONFIRMED", 2)]
+
+
+def test_what_a_broker_adds_does_not_make_another_message() -> None:
+    given = {"headers": {"a": 1}, "correlation_id": "c"}
+    added = given | {"headers": {"a": 1, "x-delivery-count": 2, "x-first-death-queue": "q"}, "expiration": "4"}
+    changed = given | {"headers": {"a": 2}}
+    found = heard((CLIENT, say("channel.open") + b"".join(published(b"b", **each) for each in (given, added, changed))))
+    first, second, third = [fields["identity"] for what, _, _, fields in found if what == "row"]
+    assert first == second != third
+
+
+@pytest.mark.parametrize(
+    ("damaged", "detail"),
+    [
+        (frame(1, 1, b"\x00\x3c\x00\x07"), r"no method (60, 7)"),
+        (frame(1, 1, b"\x00\x3c"), "no method None"),
+        (frame(1, 1, b"\x00\x3c\x00\x28\x00\x00\x09x"), "cannot be decoded"),
+        (frame(HEADER, 1, bytes(14)), "header came on channel 1 out of its order"),
+        (frame(3, 1, b"body"), "body came on channel 1 out of its order"),
+        (say("basic.publish") + message(b"body")[:-1] + b"\x00", "a frame ends with the byte 0x00"),
+        (
+            say("basic.publish") + frame(HEADER, 1, b"\0\x3c\0\0" + bytes(7) + b"\3\0\0") + frame(3, 1, b"body"),
+            "too long",
+        ),
+    ],
+)
+def test_what_cannot_be_read_is_reported_once_and_nothing_after_it(damaged: bytes, detail: str) -> None:
+    found = heard((CLIENT, say("channel.open")), (CLIENT, damaged), (CLIENT, published(b"after")), (BROKER, b"\x00"))
+    assert [what for what, *_ in found] == ["channel_opened", "unreadable"]
+    assert detail in str(found[1][3]["detail"])
+
+
+def test_a_silent_side_is_reported_with_its_time() -> None:
+    tuned = (CLIENT, say("connection.tune-ok", 0, heartbeat=1))
+    pieces = [(0, *tuned), (1_000_000, BROKER, ALIVE), (2_900_000, BROKER, ALIVE), (4_900_001, BROKER, ALIVE)]
+    found = decoded(pieces, until=6_000_000)
+    silent = [(t_us, fields["sender"], fields["for_s"]) for what, t_us, _, fields in found if what == "silent"]
+    assert silent == [(4_900_001, "broker", 2.0), (6_000_000, "client", 6.0)]
+
+
+def test_sides_have_names() -> None:
+    assert [Side.CLIENT.other, Side.BROKER.other] == [Side.BROKER, Side.CLIENT]
