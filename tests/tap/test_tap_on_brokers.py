@@ -35,7 +35,9 @@ WITHIN_S = 120.0
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
     with skipped_without():
-        formed = LocalCluster.form(Topology(name="tapped", zones={"a": 1}, partition_handling="ignore"))
+        formed = LocalCluster.form(
+            Topology(name="tapped", zones={"a": 1}, partition_handling="ignore"), timeout_s=5 * WITHIN_S
+        )
     with formed as cluster:
         yield cluster
 
