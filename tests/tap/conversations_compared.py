@@ -8,7 +8,7 @@ from typing import Any
 
 from rabbitmq_resilience.tap.amqp_methods import Side
 from rabbitmq_resilience.tap.conversation import Conversation
-from rabbitmq_resilience.tap.identity import Hashes
+from rabbitmq_resilience.tap.message_identity import Hashes
 from rabbitmq_resilience.tap.wire_history import Kind, Row
 from tests.tap.drawn_conversations import Drawn
 from tests.tap.reference.conversations import Heard, Pieces, Said
