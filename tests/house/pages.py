@@ -20,7 +20,13 @@ from rabbitmq_resilience.workload.workload_model import Workload
 ROOT = Path(__file__).resolve().parents[2]
 README_LINES_MAX = 150
 PAGES = sorted(
-    [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *(ROOT / "reports").glob("*.md"), *ROOT.glob("sweeps/**/*.md")]
+    [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").glob("*.md"),
+        *(ROOT / "reports").glob("*.md"),
+        *ROOT.glob("sweeps/**/*.md"),
+        *ROOT.glob("examples/**/README.md"),
+    ]
 )
 
 

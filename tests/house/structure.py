@@ -81,6 +81,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "faults": {PACKAGE},
     "benchmarks": {PACKAGE, "benchmarks"},
     "setup": {PACKAGE, "setup"},
+    "examples": set(),
 }
 BESIDE = {*MAY_IMPORT, "tests", "conftest"}
 
@@ -275,7 +276,8 @@ def unnamed_packages() -> Iterator[str]:
     """Yield each package that is imported and not in pyproject.toml: it could go with the next version of another."""
     called = {"yaml": "pyyaml", "websocket": "websocket-client"}
     named = {canonicalize_name(Requirement(text).name) for text in requirements(ROOT / "pyproject.toml")}
-    roots = {name.split(".")[0] for path in MODULES for _, name in imported(path)}
+    own = [path for path in MODULES if room_of(path) != "examples"]  # those name theirs in their folders
+    roots = {name.split(".")[0] for path in own for _, name in imported(path)}
     examples = {"nice_driver"}  # of docs/add-a-driver.md, in a test's string
     foreign = roots - BESIDE - examples - set(sys.stdlib_module_names)
     yield from sorted({canonicalize_name(called.get(name, name)) for name in foreign} - named)
