@@ -9,8 +9,8 @@ import pytest
 import yaml
 
 from rabbitmq_resilience.tools.distributions import ToolMissingError
-from tests.applications import prepared as preparing
-from tests.applications.prepared import PreparationError, Prepared, applications, prepared, source_files, sources
+from suites import prepared_applications as preparing
+from suites.prepared_applications import PreparationError, Prepared, applications, prepared, source_files, sources
 from tests.messages import Messages
 
 LINES_MAX = 120

@@ -19,11 +19,14 @@ from rabbitmq_resilience.report.wording import NOTHING
 
 LOADS = "loads of case studies"
 POWER = "power cuts, failing and damaged disks"
+APPLICATIONS = "applications behind a tap"
 
 #: Families of scenarios, and a pattern of their titles. The first pattern that matches counts.
 FAMILIES = {
     LOADS: r"^(durable|fan_out|flow_control_\d|lazy|low_latency_\d+|many_queues|million|not_durable"
     r"|sizing|telemetry),",
+    APPLICATIONS: r"^(The leader of its queue dies|The links of a worker are cut|All brokers are restarted in turn"
+    r"|The reply to a subscription comes late), ",
     "random schedules": r"^Random",
     POWER: r"los(es|e) power|^The disk of a leader's node is slow|^The log of a leader's node|is damaged",
     "rolling restarts": r"[Rr]olling restart",

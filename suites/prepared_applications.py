@@ -1,7 +1,7 @@
 """Prepare the programs of ``examples/applications/``, each in a folder of its own in the tools folder.
 
-    python -m tests.applications.prepared            prepares all, and lists the seconds that each took
-    python -m tests.applications.prepared lapin      prepares one
+    python -m suites.prepared_applications            prepares all, and lists the seconds that each took
+    python -m suites.prepared_applications lapin      prepares one
 
 A program is prepared again if a file of its folder, or its entry in ``applications.yaml``, has changed.
 """
@@ -25,7 +25,7 @@ from rabbitmq_resilience.tools.distributions import ToolMissingError
 from rabbitmq_resilience.tools.locations import TOOLS
 from rabbitmq_resilience.tools.progress import Failed, run
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 EXAMPLES = ROOT / "examples" / "applications"
 TABLE = EXAMPLES / "applications.yaml"
 CACHE = TOOLS / "applications"
@@ -39,6 +39,10 @@ _STAMP = "prepared"
 
 class PreparationError(Exception):
     """A program cannot be prepared; the text says which names there are, or what its tool wrote last."""
+
+
+class NotPreparedError(Exception):
+    """A program has not been prepared, or has changed since; the text says how to prepare it."""
 
 
 class Application(Spec):
@@ -113,6 +117,16 @@ def prepared(name: str, *, cache: Path = CACHE) -> Prepared:
             raise PreparationError(f"{name} cannot be prepared in {folder}: {error}") from error
     stamp.write_text(digest, encoding="utf-8")
     return Prepared(name, application, folder, took_s=time.monotonic() - began_s)
+
+
+def found(name: str, *, cache: Path = CACHE) -> Prepared:
+    """Return the program ``name`` if it is prepared. Raise NotPreparedError if not."""
+    application = applications()[name]
+    folder = cache / sources(name, application).name
+    stamp = folder / _STAMP
+    if not stamp.is_file() or stamp.read_text(encoding="utf-8") != _digest(name, application):
+        raise NotPreparedError(f"{name} is not prepared: python -m suites.prepared_applications {name}")
+    return Prepared(name, application, folder, took_s=0)
 
 
 def _found(step: Sequence[str], folder: Path) -> list[str]:
