@@ -11,6 +11,7 @@ from shutil import which
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     ConfigDict,
     Field,
     SerializerFunctionWrapHandler,
@@ -51,6 +52,13 @@ def _checked(names: Mapping[str, str]) -> Mapping[str, str]:
         if not _VARIABLE.fullmatch(name):
             raise ValueError(f"{name!r} is no name of a variable; it has letters, digits and '_'")
     return names
+
+
+def _some(processes: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the processes. Pydantic's own check also counts those that are refused as missing."""
+    if not processes:
+        raise ValueError("there is none; state the command of one at least")
+    return processes
 
 
 class ApplicationProcess(Spec):
@@ -134,7 +142,9 @@ class ApplicationWorkload(Workload):
     model_config = ConfigDict(title="application")
 
     kind: Literal["application"]  # type: ignore[assignment]
-    processes: Annotated[tuple[ApplicationProcess, ...], Field(min_length=1)]
+    processes: Annotated[
+        tuple[ApplicationProcess, ...], AfterValidator(_some), Field(json_schema_extra={"minItems": 1})
+    ]
     variables: Variables = Variables()
     flowing: Flowing = Flowing()
     unconfirmed: Literal["reported", "judged"] = "reported"
@@ -150,6 +160,9 @@ class ApplicationWorkload(Workload):
         names = [process.name for process in self.processes]
         if len(set(names)) < len(names):
             raise ValueError(f"processes are called {', '.join(names)}; give each a name of its own")
+        if both := sorted({*names} & {*self.instances}):
+            text = f"{both[0]} is the name of a program, and of one of the processes of another"
+            raise ValueError(f"{text}; call the program otherwise")
         if len(self.instances) > PROCESSES_MAX:
             raise ValueError(f"there are {len(self.instances)} processes; {PROCESSES_MAX} are the most")
         return self
