@@ -20,6 +20,7 @@ from rabbitmq_resilience.workload.worker import WorkloadError
 
 #: How much of the end of a process's output is recorded when it ends by itself.
 LAST_LINES = 12
+_LAST_BYTES = 64 << 10
 #: A supervisor waits this long before it starts a process again.
 RESTART_AFTER_S = 1.0
 
@@ -48,7 +49,12 @@ class ApplicationInstance:
         self._record = record
         self._lives = 0
         self._process: subprocess.Popen[bytes] | None = None
-        self._killed = self._asked = False
+        self._asked = False
+        #: The lives that were killed, whose end is recorded where they are killed.
+        self._killed: set[int] = set()
+        self._watcher: threading.Thread | None = None
+        #: How long the log was when the last process began.
+        self._log_bytes = 0
         self._lock = threading.RLock()
         self._restart: threading.Timer | None = None
 
@@ -65,6 +71,7 @@ class ApplicationInstance:
         with self._lock:
             try:
                 with self._log.open("ab") as log:
+                    self._log_bytes = log.tell()
                     self._process = subprocess.Popen(
                         self.stated.arguments,
                         cwd=self.stated.folder,
@@ -77,19 +84,22 @@ class ApplicationInstance:
             except OSError as error:
                 raise WorkloadError(f"{self.name} cannot be run: {error}") from error
             self._guard.add(self._process.pid)
-            self._killed = self._asked = False
+            self._asked = False
             self._say("started", pid=self._process.pid)
-            threading.Thread(target=self._watch, args=(self._process, self._lives), daemon=True).start()
+            self._watcher = threading.Thread(target=self._watch, args=(self._process, self._lives), daemon=True)
+            self._watcher.start()
             self._lives += 1
 
     def _watch(self, process: subprocess.Popen[bytes], life: int) -> None:
         """Record how the process ends, and start it again if it is restarted."""
         status = process.wait()
         with self._lock:
-            if self._killed:
+            if life in self._killed:
                 return
             event = "stopped" if self._asked else "ended"
             self._say(event, life=life, status=status, detail="" if self._asked else self._last_lines())
+            if not self._asked:
+                self._signal(signal.SIGKILL)  # what it has started and left
             if not self._asked and self.stated.restarted:
                 self._restart = threading.Timer(RESTART_AFTER_S, self._start_again)
                 self._restart.daemon = True
@@ -106,7 +116,7 @@ class ApplicationInstance:
         with self._lock:
             if self._process is None or self.ended:
                 raise WorkloadError(f"{self.name} does not run")
-            self._killed = True
+            self._killed.add(self._lives - 1)
             self._signal(signal.SIGKILL)
             self._process.wait()
             self._say("killed", life=self._lives - 1)
@@ -129,18 +139,21 @@ class ApplicationInstance:
             self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             with self._lock:
-                self._killed = True
+                self._killed.add(self._lives - 1)
                 self._signal(signal.SIGKILL)
                 self._process.wait()
                 self._say("hung", life=self._lives - 1, detail=f"it did not end within {timeout_s:g} s")
             return False
-        self._signal(signal.SIGKILL)  # what it has started and left
+        if self._watcher is not None:
+            self._watcher.join()  # it records the end
+        self._signal(signal.SIGKILL)
         return True
 
     def close(self) -> None:
         """End the process and all that it has started, at once."""
         with self._lock:
-            self._asked = self._killed = True
+            self._asked = True
+            self._killed.add(self._lives - 1)
             if self._restart is not None:
                 self._restart.cancel()
             if self._process is not None:
@@ -155,7 +168,10 @@ class ApplicationInstance:
             self._guard.remove(self._process.pid)
 
     def _last_lines(self) -> str:
-        lines = self._log.read_text(encoding="utf-8", errors="replace").splitlines()
+        """Return the end of what the last process has written."""
+        with self._log.open("rb") as log:
+            log.seek(max(self._log_bytes, log.seek(0, os.SEEK_END) - _LAST_BYTES))
+            lines = log.read().decode(errors="replace").splitlines()
         return "\n".join(lines[-LAST_LINES:])
 
     def _say(self, event: str, **fields: Any) -> None:
