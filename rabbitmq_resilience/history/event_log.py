@@ -57,6 +57,30 @@ def read_events(*paths: Path) -> Iterator[Event]:
     yield from sorted(events, key=lambda event: event.t_us)
 
 
+class GrowingEvents:
+    """Read the events of a file while it grows."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._read_bytes = 0
+
+    def new(self) -> list[Event]:
+        """Return the events since the last call, in the order of the file; none if it does not exist yet. A line that
+        is not complete is left for the next call. Raise EventError for a line that is no event."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._read_bytes)
+                lines = file.read().splitlines(keepends=True)
+        except FileNotFoundError:
+            return []
+        whole = [line for line in lines if line.endswith(b"\n")]
+        self._read_bytes += sum(map(len, whole))
+        try:
+            return [event_of(json.loads(line)) for line in whole]
+        except (ValueError, TypeError, AttributeError, KeyError, RecursionError) as error:
+            raise EventError(f"{_shown(self._path)} has a line that holds no event: {error}") from error
+
+
 def examine_events(*paths: Path) -> tuple[list[Event], list[str]]:
     """Return the events that can be understood, in the order of their times, and the files' problems, for people."""
     events: list[Event] = []

@@ -17,8 +17,10 @@ from rabbitmq_resilience.tap.wire_history import Mode
 from rabbitmq_resilience.workload.application_queues import ApplicationQueues
 from rabbitmq_resilience.workload.application_use import used
 from rabbitmq_resilience.workload.counters import Count, Counters
+from rabbitmq_resilience.workload.equal_messages import MatchedDeliveries
 from rabbitmq_resilience.workload.load import Load, deliveries_path, publishes_path
-from rabbitmq_resilience.workload.wire_messages import TappedDelivery, TappedPublish, WireMessages
+from rabbitmq_resilience.workload.unrouted_messages import UnroutedMessages
+from rabbitmq_resilience.workload.wire_messages import TappedPublish, WireMessages
 
 #: Numbers of a load that an application does not state.
 _NOT_STATED: Mapping[str, Any] = {
@@ -27,11 +29,17 @@ _NOT_STATED: Mapping[str, Any] = {
     **{"confirms": "awaited", "acks": "manual", "persistent": True, "heartbeat_s": 60, "confirm_timeout_s": 30.0},
 }
 
+#: Events after which messages of a queue may be gone, or not be routed to it, because the application wants it so.
+_GONE = dict.fromkeys(("queue_deleted", "queue_purged"), "the application deleted or purged it") | {
+    "queue_unbound": "the application removed a binding of it"
+}
+
 
 @dataclass(frozen=True)
 class Application:
     """What is known of an application in addition to its messages. ``instances``: its processes, in order. ``queues``:
-    as the broker listed them at ``known_us``. ``judges_plain``: whether messages without confirms must arrive."""
+    as the broker listed them before ``known_us``. ``drained_us``: when the drain was last seen to go on; what is
+    published later need not arrive. ``judges_plain``: whether messages without confirms must arrive."""
 
     run: int
     vhost: str
@@ -39,6 +47,7 @@ class Application:
     nodes: Sequence[str]
     queues: ApplicationQueues
     known_us: int
+    drained_us: int
     judges_plain: bool = False
 
 
@@ -56,58 +65,59 @@ class ApplicationHistory:
         self._messages = messages
         self._wire = wire
         self._own = own
-        gone = {event.fields["queue"] for event in wire if event.what in {"queue_deleted", "queue_purged"}}
-        self._skipped = {**application.queues.skipped, **dict.fromkeys(gone, "the application deleted or purged it")}
+        gone = {
+            event.fields["queue"]: _GONE[event.what]
+            for event in wire
+            if event.what in _GONE and event.t_us >= application.queues.asked_us
+        }
+        self._skipped = {**application.queues.skipped, **gone}
         self._queues = [name for name in application.queues.places if name not in gone]
         self._index = {name: number for number, name in enumerate(self._queues)}
-        self._owed = {publish.route: self._route(publish) for publish in messages.publishes}
-        self._kept = [publish for publish in messages.publishes if self._owed[publish.route]]
+        owed = {publish.route: self._route(publish) for publish in messages.publishes}
+        self._kept = [publish for publish in messages.publishes if owed[publish.route]]
+        self._owed = [owed[publish.route] for publish in self._kept]
         self._publishers = [name for name in application.instances if any(p.process == name for p in self._kept)]
         self._consumers = [name for name in application.instances if messages.delivered[name]]
-        self._assigned, self._foreign = self._assign()
+        self._judge_plain()
+        self._matched = MatchedDeliveries(self._kept, self._owed, self._must_arrive)
+        self._matched.take((delivery, self._index.get(delivery.queue, None)) for delivery in messages.deliveries)
 
     def _route(self, publish: TappedPublish) -> tuple[int, ...]:
         owed = self._application.queues.owed(*publish.route)
         return tuple(self._index[name] for name in owed if name in self._index)
 
-    def _assign(self) -> tuple[list[tuple[TappedDelivery, int]], int]:
-        """Return each delivery with the index of its message among those kept, and how many have no such message.
+    def _permit(self) -> None:
+        """Let messages be lost that need not have arrived.
 
-        The deliveries of equal messages count in their order: one that is not marked as redelivered is the next
-        message; one that is marked is the last one again."""
-        of: defaultdict[tuple[int, int], list[int]] = defaultdict(list)
+        They were published before all nodes knew their queues, or after the drain had ended; or an equal message with
+        the same ``message_id`` has arrived."""
         for number, publish in enumerate(self._kept):
-            for queue in self._owed[publish.route]:
-                of[publish.identity, queue].append(number)
-        used: Counter[tuple[int, int]] = Counter()
-        assigned, foreign = [], 0
-        for delivery in self._messages.deliveries:
-            key = (delivery.identity, self._index.get(delivery.queue, -1))
-            numbers = of.get(key, ())
-            if not numbers:
-                foreign += key[1] >= 0
+            if publish.outcome is not Outcome.CONFIRMED or self._matched.has_come(number):
                 continue
-            again = used[key] > 0 and (delivery.redelivered or used[key] == len(numbers))
-            used[key] += not again
-            assigned.append((delivery, numbers[used[key] - 1]))
-        self._withdraw_repeats(of, used)
-        return assigned, foreign
+            if not self._is_in_time(publish) or (publish.named and self._matched.equal_has_come(number)):
+                publish.outcome = Outcome.UNKNOWN
 
-    def _withdraw_repeats(self, of: Mapping[tuple[int, int], list[int]], used: Counter[tuple[int, int]]) -> None:
-        """Let a message that was published again with the same ``message_id`` be owed once."""
-        for key, numbers in of.items():
-            if len(numbers) < 2 or not used[key] or not self._kept[numbers[0]].named:
-                continue
-            for number in numbers[used[key] :]:
-                if len(self._owed[self._kept[number].route]) == 1:
-                    self._kept[number].outcome = Outcome.UNKNOWN
+    def _judge_plain(self) -> None:
+        """Let messages without confirms be owed, if that is demanded."""
+        for publish in self._kept if self._application.judges_plain else ():
+            if publish.mode is Mode.PLAIN and not publish.returned:
+                publish.outcome = Outcome.CONFIRMED
+
+    def _must_arrive(self, publish: TappedPublish) -> bool:
+        return publish.outcome is Outcome.CONFIRMED and self._is_in_time(publish)
+
+    def _is_in_time(self, publish: TappedPublish) -> bool:
+        return self._application.known_us <= publish.sent_us < self._application.drained_us
+
+    def _foreign(self) -> int:
+        published = {publish.identity for publish in self._messages.publishes}
+        return sum(delivery.identity not in published for delivery in self._messages.deliveries)
 
     def write(self, folder: Path) -> dict[str, Any]:
         """Write streams, routes, counts and events into ``folder``, and return the fields of "application_use"."""
-        arrived = {number for _, number in self._assigned}
-        plain_lost = self._decide_plain(arrived)
-        self._permit_early(arrived)
-        table = {route: number for number, route in enumerate(dict.fromkeys(self._owed[p.route] for p in self._kept))}
+        plain_lost = self._plain_lost()
+        self._permit()
+        table = {route: number for number, route in enumerate(dict.fromkeys(self._owed))}
         Routes.of([list(route) for route in table] or [[0]]).save(folder)
         self._load().save(folder)
         sequences = self._write_publishes(folder, table)
@@ -119,7 +129,7 @@ class ApplicationHistory:
             "processes": self._uses(),
             "plain_lost": plain_lost,
             "skipped": self._skipped,
-            "foreign": self._foreign,
+            "foreign": self._foreign(),
         }
 
     def _load(self) -> Load:
@@ -140,32 +150,24 @@ class ApplicationHistory:
             **_NOT_STATED,
         )
 
-    def _decide_plain(self, arrived: set[int]) -> dict[str, int]:
-        """Let messages without confirms be owed if that is demanded. Return how many did not arrive, by process."""
+    def _plain_lost(self) -> dict[str, int]:
+        """Return how many messages without confirms did not arrive, by process."""
         lost: Counter[str] = Counter()
         for number, publish in enumerate(self._kept):
-            if publish.mode is Mode.PLAIN:
-                lost[publish.process] += number not in arrived
-                if self._application.judges_plain:
-                    publish.outcome = Outcome.CONFIRMED
+            if publish.mode is Mode.PLAIN and not publish.returned and self._is_in_time(publish):
+                lost[publish.process] += not self._matched.has_come(number)
         return dict(+lost)
-
-    def _permit_early(self, arrived: set[int]) -> None:
-        """Let messages be lost that were published before all nodes knew their queues."""
-        for number, publish in enumerate(self._kept):
-            if publish.sent_us < self._application.known_us and number not in arrived:
-                publish.outcome = Outcome.UNKNOWN
 
     def _write_publishes(self, folder: Path, table: Mapping[tuple[int, ...], int]) -> list[int]:
         """Write the publishes of each process and life. Return the sequence of each message that was kept."""
         node_of = {name: number for number, name in enumerate(self._application.nodes)}
         numbers: Counter[str] = Counter()
         sequences, rows = [], defaultdict(list)
-        for publish in self._kept:
+        for publish, owed in zip(self._kept, self._owed, strict=True):
             sequence = numbers[publish.process]
             numbers[publish.process] += 1
             sequences.append(sequence)
-            route, node = table[self._owed[publish.route]], node_of[publish.node]
+            route, node = table[owed], node_of[publish.node]
             ended_us = publish.sent_us if publish.outcome_us is None else publish.outcome_us
             publisher = self._publishers.index(publish.process)
             row = (publisher, route, sequence, publish.sent_us, publish.sent_us, publish.outcome, ended_us, node)
@@ -182,15 +184,10 @@ class ApplicationHistory:
     def _write_deliveries(self, folder: Path, sequences: Sequence[int]) -> None:
         rows: defaultdict[tuple[str, int], list[tuple[Any, ...]]] = defaultdict(list)
         counts: Counter[str] = Counter()
-        bodies: defaultdict[int, set[int]] = defaultdict(set)
-        for publish in self._kept:
-            bodies[publish.identity].add(publish.body)
-        for delivery, number in self._assigned:
+        for delivery, number, queue, intact in self._matched.matches:
             publisher = self._publishers.index(self._kept[number].process)
-            intact = delivery.body in bodies[delivery.identity]
-            consumer, queue = self._consumers.index(delivery.process), self._index[delivery.queue]
             row = (
-                *(consumer, publisher, queue, sequences[number], delivery.received_us),
+                *(self._consumers.index(delivery.process), publisher, queue, sequences[number], delivery.received_us),
                 *(delivery.redelivered, intact),
             )
             rows[delivery.process, self._life_at(delivery.process, delivery.received_us)].append(row)
@@ -221,20 +218,14 @@ class ApplicationHistory:
                 if what is not None:
                     log.record("worker", t_us=t_us, worker=worker, event=what, node=node, detail=detail, life=life)
 
-    def _is_unroutable(self, publish: TappedPublish) -> bool:
-        """Return whether no queue of the application takes a message, by bindings that do not depend on headers."""
-        exchange, key = publish.route
-        queues = self._application.queues
-        known = exchange == "" or exchange in queues.exchanges
-        return known and not queues.router.reached(exchange, key, {}).queues & queues.names
-
     def _uses(self) -> dict[str, dict[str, Any]]:
         """Return how each process used its brokers; see ``history.events.ApplicationUseEvent``."""
+        routes = UnroutedMessages(self._application.queues, self._wire, known_us=self._application.known_us)
         return {
             name: {
                 "publisher": self._publishers.index(name) if name in self._publishers else None,
                 "consumer": self._consumers.index(name) if name in self._consumers else None,
-                **used(name, self._messages, self._wire, is_unroutable=self._is_unroutable),
+                **used(name, self._messages, self._wire, is_unroutable=routes.is_unroutable),
             }
             for name in self._application.instances
         }

@@ -6,20 +6,29 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
+from rabbitmq_resilience.history.history import now_us
 from rabbitmq_resilience.sut.protocol import Cluster
 from rabbitmq_resilience.workload.matching import DEFAULT_EXCHANGE, Bound, ExchangeType, Router
 from rabbitmq_resilience.workload.queues import QueuePlace
 
-_COLUMNS = ("name", "type", "node", "leader", "members", "online", "arguments", "durable", "exclusive", "auto_delete")
-#: Arguments by which a queue may drop messages, or be gone, by design.
+_COLUMNS = (
+    *("name", "type", "node", "leader", "members", "online", "durable", "exclusive", "auto_delete", "arguments"),
+    "effective_policy_definition",
+)
+#: What may make a queue drop messages, or be gone, by design. Arguments have ``x-`` before these names, policies do
+#: not.
 _LIMITS = {
-    "x-expires": "it expires without consumers",
-    "x-message-ttl": "its messages expire",
-    "x-max-length": "it has a maximum length",
-    "x-max-length-bytes": "it has a maximum length",
-    "x-dead-letter-exchange": "it has dead letters",
+    "expires": "it expires without consumers",
+    "message-ttl": "its messages expire",
+    "max-length": "it has a maximum length",
+    "max-length-bytes": "it has a maximum length",
+    "dead-letter-exchange": "it has dead letters",
 }
 _TYPES = frozenset(get_args(ExchangeType))
+#: Exchanges that each virtual host has, and no broker exports.
+_PREDECLARED: Sequence[Mapping[str, Any]] = [
+    {"name": f"amq.{kind}", "type": kind} for kind in ("direct", "topic", "fanout")
+]
 
 
 @dataclass(frozen=True)
@@ -27,13 +36,16 @@ class ApplicationQueues:
     """The queues of an application, at one moment.
 
     ``places``: the queues whose messages must arrive, in the order of their names. ``skipped``: the other queues, each
-    with the reason why its messages may be gone by design. ``router`` knows all of them.
+    with the reason why its messages may be gone by design. ``router`` knows all of them. ``asked_us``: when the broker
+    was asked. ``computed``: whether the bindings alone say where messages go, of every exchange that has any.
     """
 
     places: Mapping[str, QueuePlace]
     skipped: Mapping[str, str]
     router: Router
     exchanges: frozenset[str]
+    asked_us: int = 0
+    computed: bool = True
 
     @property
     def names(self) -> frozenset[str]:
@@ -49,7 +61,7 @@ class ApplicationQueues:
 
 def read_queues(cluster: Cluster, vhost: str) -> ApplicationQueues:
     """Ask a broker for the application's queues and bindings. Raise ApiError or ApiUnreachable."""
-    topology = cluster.topology
+    asked_us, topology = now_us(), cluster.topology
     api = cluster.api(topology.node_names[0])
     node_of = {cluster.broker_name(node): node for node in topology.node_names}
     places: dict[str, QueuePlace] = {}
@@ -61,20 +73,30 @@ def read_queues(cluster: Cluster, vhost: str) -> ApplicationQueues:
             places[row["name"]] = place
         else:
             skipped[row["name"]] = "its leader is not known"
+    definitions = api.definitions(vhost)
+    listed = {row["name"]: row for row in [*_PREDECLARED, *definitions["exchanges"]]}
+    bindings = [row for row in api.bindings(vhost) if row["source"] != DEFAULT_EXCHANGE]
     exchanges = {
-        row["name"]: (_type(row), _alternate(row)) for row in api.definitions(vhost)["exchanges"] if _is_routed(row)
+        name: (_type(row), alternate if (alternate := _alternate(row)) in listed else None)
+        for name, row in listed.items()
+        if _is_routed(row)
     }
     bound = [
         Bound(row["source"], row["destination"], row["destination_type"] == "exchange", row["routing_key"])
-        for row in api.bindings(vhost)
+        for row in bindings
         if row["source"] in exchanges and (row["destination_type"] == "queue" or row["destination"] in exchanges)
     ]
-    return ApplicationQueues(places, skipped, Router(exchanges, bound), frozenset(exchanges))
+    routed = {name: (kind, to if to in exchanges else None) for name, (kind, to) in exchanges.items()}
+    others = {row["source"] for row in bindings} | {to for _, to in exchanges.values() if to is not None}
+    by_policy = any("alternate-exchange" in row["definition"] for row in definitions.get("policies", ()))
+    computed = others <= exchanges.keys() and not by_policy
+    return ApplicationQueues(places, skipped, Router(routed, bound), frozenset(exchanges), asked_us, computed)
 
 
 def _may_lose(row: Mapping[str, Any]) -> str:
     """Return why messages of a queue may be gone by design; empty if they must arrive."""
     arguments: Mapping[str, Any] = row.get("arguments") or {}
+    policy: Mapping[str, Any] = row.get("effective_policy_definition") or {}
     if row.get("exclusive"):
         return "it is exclusive, and gone with its connection"
     if row.get("auto_delete"):
@@ -83,7 +105,7 @@ def _may_lose(row: Mapping[str, Any]) -> str:
         return "it is not durable"
     if row.get("type") not in {"quorum", "classic"}:
         return f"it is of the type {row.get('type')}"
-    return next((text for name, text in _LIMITS.items() if name in arguments), "")
+    return next((text for name, text in _LIMITS.items() if f"x-{name}" in arguments or name in policy), "")
 
 
 def _place(row: Mapping[str, Any], node_of: Mapping[str, str]) -> QueuePlace | None:

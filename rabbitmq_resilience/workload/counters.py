@@ -38,7 +38,7 @@ class Counters(Closing):
 
     def __init__(self, folder: Path, *, workers: int, create: bool = False) -> None:
         path = folder / COUNTERS_FILE
-        size_bytes = workers * len(Count) * _WORD_BYTES
+        size_bytes = max(1, workers) * len(Count) * _WORD_BYTES  # no file that is mapped is empty
         if create:
             path.write_bytes(bytes(size_bytes))
         with path.open("r+b") as file:

@@ -58,7 +58,7 @@ class RunningApplication(Closing):
         self._record = record
         self._own: list[ApplicationEvent] = []
         self._queues: ApplicationQueues | None = None
-        self._known_us = self._asked_us = 0
+        self._known_us = self._asked_us = self._drained_us = 0
         self._stopped = False
         self._lock = threading.RLock()
         self._owed: Counter[tuple[int, str]] = Counter()
@@ -114,7 +114,9 @@ class RunningApplication(Closing):
         process = name.removeprefix(f"{ROLE}-")
         opened: dict[int, str] = {}
         found = []
-        for event in self._messages.events():
+        with self._lock:
+            events = list(self._messages.events())
+        for event in events:
             if event.what == "opened" and event.fields["process"] == process:
                 opened[event.connection] = event.fields["node"]
             elif event.connection in opened and (what := CONNECTION_EVENTS.get(event.what)):
@@ -201,6 +203,7 @@ class RunningApplication(Closing):
         def drained() -> str:
             nonlocal moved_s, count, empty_s
             self.check()
+            self._drained_us = now_us()
             missing = self._missing()
             if not missing:
                 return "every message that must arrive was delivered"
@@ -294,6 +297,7 @@ class RunningApplication(Closing):
             nodes=self._cluster.topology.node_names,
             queues=self._queues,
             known_us=self._known_us,
+            drained_us=self._drained_us or self._asked_us,
             judges_plain=self.workload.unconfirmed == "judged",
         )
         history = ApplicationHistory(application, self._messages, wire, tuple(self._own))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from rabbitmq_resilience.history.event_log import read_events
+from rabbitmq_resilience.history.event_log import GrowingEvents
 from rabbitmq_resilience.history.events import WireEvent
 from rabbitmq_resilience.history.history import Outcome, StreamReader
 from rabbitmq_resilience.tap.wire_history import EVENTS_FILE, WIRE, WIRE_FILE, Kind, Mode, Row
@@ -48,7 +48,8 @@ class TappedPublish:
 
 @dataclass(slots=True)
 class TappedDelivery:
-    """A message that a process was sent. ``settled``: acknowledged or rejected, or taken as acknowledged."""
+    """A message that a process was sent. ``settled``: acknowledged or rejected, or taken as acknowledged.
+    ``requeued``: rejected so that it comes again."""
 
     process: str
     session: Session
@@ -60,16 +61,19 @@ class TappedDelivery:
     identity: int
     body: int
     settled: bool = False
+    requeued: bool = False
     #: Whether its channel ended first, so that the broker took it back.
     taken_back: bool = False
 
 
 @dataclass
 class _WaitingMessages:
-    """What waits on a channel: publishes by the tag of their confirm, those of a transaction, unsettled deliveries."""
+    """What waits on a channel: publishes by the tag of their confirm, those of a transaction, mandatory ones without
+    confirms by what a return says of them, and unsettled deliveries."""
 
     confirms: dict[int, TappedPublish] = field(default_factory=dict)
     transaction: list[TappedPublish] = field(default_factory=list)
+    mandatory: defaultdict[tuple[int, Route], deque[TappedPublish]] = field(default_factory=lambda: defaultdict(deque))
     deliveries: dict[int, TappedDelivery] = field(default_factory=dict)
 
 
@@ -81,7 +85,11 @@ class WireMessages:
 
     def __init__(self, folder: Path) -> None:
         self._rows = StreamReader(folder / WIRE_FILE, WIRE)
-        self._events_file = folder / EVENTS_FILE
+        self._growing = GrowingEvents(folder / EVENTS_FILE)
+        self._wire: list[WireEvent] = []
+        #: When each channel ended, by itself or with its connection.
+        self._ends: dict[Session, int] = {}
+        self._sessions: defaultdict[int, set[int]] = defaultdict(set)
         self._channels: defaultdict[Session, _WaitingMessages] = defaultdict(_WaitingMessages)
         self.connections: dict[int, ConnectionOwner] = {}
         self.publishes: list[TappedPublish] = []
@@ -103,32 +111,47 @@ class WireMessages:
         Deliveries on channels that ended before ``asked_us``, when the processes were asked to end, went back to their
         queues."""
         self.update()
-        events = list(self.events())
-        ends = _ends(events)
+        events = self.events()
         last_us = max([event.t_us for event in events], default=0)
         for session, channel in self._channels.items():
-            ended_us = ends.get(session)
+            ended_us = self._ends.get(session)
             for publish in [*channel.confirms.values(), *channel.transaction]:
                 publish.outcome_us = ended_us or last_us
             for delivery in channel.deliveries.values():
                 delivery.taken_back = ended_us is not None and ended_us < asked_us
-        return events
+        return sorted(events, key=lambda event: event.t_us)
 
-    def events(self) -> Iterator[WireEvent]:
-        """Yield the tap's events so far."""
-        if self._events_file.exists():
-            yield from (event for event in read_events(self._events_file) if isinstance(event, WireEvent))
+    def events(self) -> Sequence[WireEvent]:
+        """Return the tap's events so far, in the order in which they were recorded."""
+        for event in self._growing.new():
+            if isinstance(event, WireEvent):
+                self._wire.append(event)
+                self._follow(event)
+        return self._wire
 
     def unsettled(self) -> int:
         """Return how many deliveries wait for an acknowledgement on channels that are open."""
-        ends = _ends(list(self.events()))
-        return sum(len(channel.deliveries) for session, channel in self._channels.items() if session not in ends)
+        self.events()
+        channels = [channel for session, channel in self._channels.items() if session not in self._ends]
+        return sum(len(channel.deliveries) for channel in channels)
+
+    def _follow(self, event: WireEvent) -> None:
+        match event.what:
+            case "opened":
+                self.connections[event.connection] = ConnectionOwner(event.fields["process"], event.fields["node"])
+            case "channel_opened":
+                self._sessions[event.connection].add(event.fields["session"])
+            case "channel_closed":
+                self._ends.setdefault((event.connection, event.fields["session"]), event.t_us)
+            case "lost" | "closed" | "connection_closed":
+                for session in self._sessions[event.connection]:
+                    self._ends.setdefault((event.connection, session), event.t_us)
+            case _:
+                pass
 
     def _connection(self, number: int) -> ConnectionOwner:
         if number not in self.connections:
-            for event in self.events():
-                if event.what == "opened":
-                    self.connections[event.connection] = ConnectionOwner(event.fields["process"], event.fields["node"])
+            self.events()
         return self.connections[number]
 
     def _take(self, row: Row) -> None:
@@ -142,7 +165,7 @@ class WireMessages:
                 for tag in _meant(row, channel.confirms):
                     self._settle(channel.confirms.pop(tag), outcome, row.t_us)
             case Kind.RETURNED:
-                _mark_returned(row, [*channel.confirms.values(), *channel.transaction])
+                _mark_returned(row, channel)
             case Kind.COMMITTED | Kind.ROLLED_BACK:
                 outcome = Outcome.CONFIRMED if kind is Kind.COMMITTED else Outcome.NACKED
                 for publish in channel.transaction:
@@ -152,7 +175,8 @@ class WireMessages:
                 self._delivered(row, session, channel)
             case Kind.ACKED | Kind.REJECTED:
                 for tag in _meant(row, channel.deliveries):
-                    channel.deliveries.pop(tag).settled = True
+                    delivery = channel.deliveries.pop(tag)
+                    delivery.settled, delivery.requeued = True, kind is Kind.REJECTED and row.flag
 
     def _published(self, row: Row, session: Session, channel: _WaitingMessages) -> None:
         process, node = self._connection(row.connection)
@@ -169,6 +193,8 @@ class WireMessages:
             channel.transaction.append(publish)
         else:
             publish.outcome_us = row.t_us
+            if publish.mandatory:
+                channel.mandatory[publish.identity, route].append(publish)
 
     def _settle(self, publish: TappedPublish, outcome: Outcome, t_us: int) -> None:
         publish.outcome = Outcome.RETURNED if publish.returned and outcome is Outcome.CONFIRMED else outcome
@@ -194,24 +220,13 @@ def _meant(row: Row, waiting: Mapping[int, object]) -> list[int]:
     return [tag for tag in waiting if tag <= row.tag or row.tag == 0]
 
 
-def _mark_returned(row: Row, waiting: Sequence[TappedPublish]) -> None:
+def _mark_returned(row: Row, channel: _WaitingMessages) -> None:
     """Mark the first publish that waits and fits a returned message; it is returned before its confirm."""
-    for publish in waiting:
-        if not publish.returned and (publish.identity, publish.route) == (row.identity, (row.place, row.routing_key)):
+    fits = row.identity, (row.place, row.routing_key)
+    for publish in [*channel.confirms.values(), *channel.transaction]:
+        if not publish.returned and (publish.identity, publish.route) == fits:
             publish.returned = True
             return
-
-
-def _ends(events: Sequence[WireEvent]) -> Mapping[Session, int]:
-    """Return when each channel ended, by itself or with its connection."""
-    ends: dict[Session, int] = {}
-    opened: defaultdict[int, set[int]] = defaultdict(set)
-    for event in events:
-        if event.what == "channel_opened":
-            opened[event.connection].add(event.fields["session"])
-        elif event.what == "channel_closed":
-            ends.setdefault((event.connection, event.fields["session"]), event.t_us)
-        elif event.what in {"lost", "closed", "connection_closed"}:
-            for session in opened[event.connection]:
-                ends.setdefault((event.connection, session), event.t_us)
-    return ends
+    if plain := channel.mandatory.get(fits):
+        publish = plain.popleft()
+        publish.returned, publish.outcome, publish.outcome_us = True, Outcome.RETURNED, row.t_us
