@@ -130,6 +130,23 @@ def consumers_at(connections: Sequence[ConnectionLife], t_us: float) -> Mapping[
     return counts
 
 
+def least_consumers(connections: Sequence[ConnectionLife], from_us: float, to_us: float) -> Mapping[str, int]:
+    """Return how many consumers each queue had at ``to_us``, or less if it had less after one of them had ended since
+    ``from_us``."""
+    ends = [c.to_us for connection in connections for c in connection.consumers if from_us <= c.to_us < to_us]
+    counts = [consumers_at(connections, at_us) for at_us in (*ends, to_us)]
+    return {queue: min(count.get(queue, 0) for count in counts) for queue in counts[-1]}
+
+
+def is_connected(connections: Sequence[ConnectionLife], process: str, t_us: float) -> bool:
+    """Return whether a process had a connection whose handshake had ended at that moment."""
+    return any(
+        connection.connected_us is not None and connection.connected_us <= t_us < connection.closed_us
+        for connection in connections
+        if connection.process == process
+    )
+
+
 def doing(connections: Sequence[ConnectionLife], process: str, t_us: float, at: str) -> str:
     """Return in words what the last connection of a process was doing at that moment, whose text is ``at``."""
     mine = [connection for connection in connections if connection.process == process and connection.opened_us <= t_us]

@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from rabbitmq_resilience.checkers.application_connections import connections_of, consumers_at
+from rabbitmq_resilience.checkers.application_connections import connections_of, consumers_at, least_consumers
 from rabbitmq_resilience.checkers.units import counted, seconds
 from rabbitmq_resilience.checkers.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
 from rabbitmq_resilience.history.events import ApplicationUseEvent
@@ -14,8 +14,9 @@ from rabbitmq_resilience.history.events import ApplicationUseEvent
 
 class ConsumersBack(InvariantSpec):
     """Each queue that had consumers when the faults began has as many again, ``within_s`` after the last healing, and
-    keeps them until the drain. Queues that go with their consumers do not count. If the drain began earlier than that,
-    a queue without all its consumers is UNKNOWN."""
+    keeps them until the drain. If its consumers came and went in the steady phase, the least that it had then counts.
+    Queues that go with their consumers do not count. If the drain began earlier than that, a queue without all its
+    consumers is UNKNOWN."""
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "faults_begun", "watched"})
 
@@ -35,7 +36,8 @@ class ConsumersBack(InvariantSpec):
         connections = connections_of(facts)
         use = next(facts.of_kind(ApplicationUseEvent), None)
         passing = use.skipped if use is not None else {}
-        wanted = {queue: n for queue, n in consumers_at(connections, phases["chaos"]).items() if queue not in passing}
+        counts = least_consumers(connections, phases.get("steady", phases["chaos"]), phases["chaos"])
+        wanted = {queue: count for queue, count in counts.items() if count and queue not in passing}
         if not wanted:
             return Finding(Verdict.UNKNOWN, "no queue had a consumer when the faults began")
         due_us = healed_us + self.within_s * 1e6

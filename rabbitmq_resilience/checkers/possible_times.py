@@ -1,7 +1,8 @@
 """Find times that no run can have.
 
 These are answers before their messages, receipts before the sending, and many receipts at one moment. All workers of a
-run read one monotonic clock. So such times show that a record was damaged, or put together from two records.
+run read one monotonic clock. So such times show that a record was damaged, or put together from two records. A tap
+reads many messages of an application at one moment.
 """
 
 from __future__ import annotations

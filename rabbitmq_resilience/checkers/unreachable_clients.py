@@ -5,9 +5,10 @@ If no publisher could reach a queue, it stands still without a fault of the brok
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from rabbitmq_resilience.checkers.application_connections import connections_of
 from rabbitmq_resilience.checkers.facts import Facts
 from rabbitmq_resilience.checkers.fault_timeline import truth_of
 from rabbitmq_resilience.checkers.message_ledger import Ledger
@@ -17,6 +18,8 @@ from rabbitmq_resilience.checkers.times import NEVER, Period, Times, at_least, l
 from rabbitmq_resilience.history.events import ApplicationUseEvent, ClusterEvent, LoadEvent
 
 _PUBLISHER = "publisher"
+#: A process of an application that has had no connection for this long does not try to connect.
+IDLES_FROM_S = 5.0
 _CHANGES = ("injecting", "injected", "healing", "healed")
 
 
@@ -26,7 +29,8 @@ class KeptAway:
     client, and the client could not connect, that is the brokers' fault and not part of these times.
 
     ``of`` has, by number, each client that was killed on purpose, until it was started again; that had no way to a
-    node; or that keeps to a zone without a serving node. ``others``: the times for all other clients. A node is no way
+    node; that keeps to a zone without a serving node; or that is a process of an application and did not try to connect
+    for over 5 s. ``others``: the times for all other clients. A node is no way
     while a step has taken it away, while it pauses for a reason, and while a link to it is cut. A load balancer without
     a usable node is no way either.
     """
@@ -62,6 +66,8 @@ def _kept_away(facts: Facts, role: str) -> KeptAway:
     found |= {number: without(client, ways) for number, client in of_application.items()}
     for number, mine in _of_own_zone(facts, ways).items() if role == _PUBLISHER else ():
         found[number] = without(f"{role}:{number}", mine)
+    for number, client in of_application.items() if role == _PUBLISHER else ():
+        found[number] |= times(_unconnected(facts, client.partition(":")[2]))
     for number, spans in _killed(facts, role).items():
         found[number] = found.get(number, others) | times(spans)
     return KeptAway({number: when for number, when in found.items() if not when.empty}, others)
@@ -80,6 +86,21 @@ def _processes(facts: Facts, role: str) -> Mapping[int, str]:
     use = next(facts.of_kind(ApplicationUseEvent), None)
     processes = use.processes if use is not None else {}
     return {of[role]: f"application:{name}" for name, of in processes.items() if of[role] is not None}
+
+
+def _unconnected(facts: Facts, process: str) -> Iterator[Period]:
+    """Yield the times, long enough to count, in which a process did not even try to connect."""
+    edges_us = [facts.origin_us, *(facts.publishing_us or ())[1:]]
+    mine = [c for c in connections_of(facts) if c.process == process]
+    if not mine:
+        return
+    ended_us: float = edges_us[0]
+    for connection in mine:
+        if connection.opened_us - ended_us > IDLES_FROM_S * 1e6:
+            yield ended_us, connection.opened_us
+        ended_us = max(ended_us, connection.closed_us)
+    if ended_us < edges_us[-1] - IDLES_FROM_S * 1e6:
+        yield ended_us, NEVER_US
 
 
 def _cut_clients(facts: Facts, role: str) -> set[int]:

@@ -1,0 +1,178 @@
+"""What is said of the user's own programs: who did not come back, and who only seems not to have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from rabbitmq_resilience.checkers.verdict import History, Verdict
+from rabbitmq_resilience.checkers.wholeness import HistoryWhole
+from tests.invariants.literal import (
+    cluster,
+    deliver,
+    event,
+    fault,
+    history,
+    load,
+    node_states,
+    phases,
+    publish,
+    queues,
+    sample,
+)
+from tests.verdict_cases.builder import found
+
+KILL = fault(20, 40, name="kill", down=["b1"])
+IDLE = {"published": 0, "plain": 0, "delivered": 0, "automatic": 0, "acknowledged": 0, "returned": 0, "unsettled": 0}
+
+
+def use(**processes: Mapping[str, Any]) -> Any:
+    """How an application used its brokers; by process its numbers as a publisher and a consumer."""
+    rows = {
+        name: {"publisher": None, "consumer": None, **IDLE, "unsettled_in": {}, **fields}
+        for name, fields in processes.items()
+    }
+    return event(94.9, "application_use", processes=rows, plain_lost={}, skipped={}, foreign=0)
+
+
+def connection(
+    number: int, process: str, from_s: float, to_s: float | None = None, *, queue: str = "", end: str = "closed"
+) -> list[Any]:
+    """The events of a connection, with a consumer if there is a ``queue``."""
+    events = [
+        (from_s, "opened", {"process": process, "node": "a1"}),
+        (from_s + 0.1, "connected", {}),
+        *([(from_s + 0.2, "consuming", {"consumer": "c", "queue": queue})] if queue else []),
+        *([(to_s, end, {"by": "broker"})] if to_s is not None else []),
+    ]
+    return [
+        event(at_s, "wire", connection=number, what=what, channel=int(what == "consuming"), fields=fields)
+        for at_s, what, fields in events
+    ]
+
+
+def record(*events: Any, sent_s: Any = (), got_s: Any = ()) -> History:
+    """A history with a broker that dies from second 20 to 40; messages of publisher 0 and to consumer 0."""
+    sent = [publish(number, at_s) for number, at_s in enumerate(sent_s)]
+    got = [deliver(number, at_s) for number, at_s in enumerate(got_s)]
+    looks = node_states(unlike={"b1": [(20, 42, "down")]})
+    given = [cluster(), queues("q1"), phases(), load(10, None), KILL, looks]
+    made: History = history(sent, got, [*given, *(sample(at_s) for at_s in range(95)), *events])
+    return made
+
+
+def steadily(from_s: float, to_s: float, every_s: float = 0.5) -> list[float]:
+    return [from_s + i * every_s for i in range(int((to_s - from_s) / every_s))]
+
+
+def reconnects(*events: Any, **rows: Any) -> Any:
+    return found("reconnects", record(*events, **rows), within_s=20)
+
+
+WEB = use(web={"publisher": 0})
+JOB = use(job={"consumer": 0})
+
+
+def test_a_process_that_publishes_once_a_minute_is_not_called_lost() -> None:
+    """It had published once before the faults, and its next message is not due yet."""
+    finding = reconnects(WEB, connection(0, "web", 0), sent_s=[4])
+    assert finding.verdict == Verdict.UNKNOWN
+    assert "published seldom" in finding.summary
+    assert reconnects(WEB, connection(0, "web", 0), sent_s=[4, 85]).verdict == Verdict.VALID
+
+
+def test_a_process_that_published_all_the_time_and_stopped_is_named_with_its_connection() -> None:
+    finding = reconnects(WEB, connection(0, "web", 0, 21, end="lost"), sent_s=steadily(0, 20))
+    assert finding.verdict == Verdict.INVALID
+    assert finding.summary == (
+        "web did not publish again; its last connection, to a1, was lost, by the broker's end (+60.000 s), "
+        "20 s after the last fault was healed"
+    )
+
+
+def test_the_process_without_a_connection_is_named_first() -> None:
+    """``api`` is connected and waits for the answer of one that never came back."""
+    both = use(api={"publisher": 0}, web={"publisher": 1})
+    wire = connection(0, "api", 0), connection(1, "web", 0, 21, end="lost")
+    rows = [publish(n, at_s, publisher=p) for p in (0, 1) for n, at_s in enumerate(steadily(0, 20))]
+    given = [cluster(), queues("q1"), phases(), load(10, None), KILL, node_states(), both, *wire]
+    finding = found("reconnects", history(rows, [], given), within_s=20)
+    assert finding.summary.startswith("web did not publish again")
+    assert [text.split()[0] for text in finding.examples] == ["web", "api"]
+
+
+def test_a_process_that_answers_is_not_blamed_for_those_that_ask_no_more() -> None:
+    answers = use(job={"publisher": 0, "consumer": 0})
+    wire = connection(0, "job", 0, queue="q1")
+    finding = reconnects(answers, wire, sent_s=steadily(0, 20), got_s=steadily(0.2, 20))
+    assert finding.verdict == Verdict.UNKNOWN
+    assert "got nothing to answer" in finding.summary
+
+
+@pytest.mark.parametrize(
+    ("ends_s", "queue", "verdict"),
+    [(None, "", Verdict.UNKNOWN), (21, "", Verdict.INVALID), (21, "q1", Verdict.INVALID), (None, "q1", Verdict.VALID)],
+)
+def test_a_process_that_fetches_messages_may_find_none(ends_s: float | None, queue: str, verdict: Verdict) -> None:
+    """Over an open connection; one that subscribes must have its consumer again."""
+    finding = reconnects(JOB, connection(0, "job", 0, ends_s, queue=queue), got_s=steadily(0.5, 20))
+    assert finding.verdict == verdict, finding.summary
+
+
+def consumers(*events: Any) -> Any:
+    return found("consumers", record(JOB, *events), within_s=20)
+
+
+def test_consumers_that_come_and_go_are_not_counted_at_one_moment() -> None:
+    """A consumer that connects for each batch is there when the faults begin, and not when one looks again."""
+    batches = [connection(i, "job", i * 5 + 0.5, i * 5 + 4, queue="q1", end="lost") for i in range(2, 12)]
+    batch = [connection(0, "job", 0, 4, queue="q1", end="lost"), connection(40, "job", 8.5, 12, queue="q1", end="lost")]
+    assert consumers(*batch, *batches).verdict == Verdict.UNKNOWN
+    steady = connection(50, "job", 0, queue="q1")
+    assert consumers(*batch, *batches, steady).verdict == Verdict.VALID
+
+
+def test_a_queue_that_lacks_one_of_two_consumers_is_named() -> None:
+    finding = consumers(connection(0, "job", 0, queue="q1"), connection(1, "job", 0, 30, queue="q1", end="lost"))
+    assert finding.verdict == Verdict.INVALID
+    assert finding.summary.startswith("q1 had 2 consumers before the faults, and 1 at +")
+
+
+def test_a_queue_does_not_stand_still_while_its_publisher_does_not_try() -> None:
+    """A program that waits for 35 s before it connects again makes no queue unavailable; one that tries does."""
+    sent_s = [*steadily(0, 20), *steadily(56, 88)]
+    back = connection(1, "web", 55)
+    pause = found("availability", record(WEB, connection(0, "web", 0, 20.5, end="lost"), back, sent_s=sent_s))
+    assert pause.verdict != Verdict.INVALID, pause.summary
+    tries = found("availability", record(WEB, connection(0, "web", 0, 55, end="lost"), back, sent_s=sent_s))
+    assert tries.verdict == Verdict.INVALID, tries.summary
+
+
+def test_a_tap_reads_many_messages_at_one_moment() -> None:
+    """Twenty at one microsecond are no sign of a damaged record, as they are where consumers read the clock."""
+    got = [deliver(number, 30.0) for number in range(20)]
+    sent = [publish(number, 5) for number in range(20)]
+    given = [cluster(), queues("q1"), phases(), load(10, None), KILL, node_states()]
+    assert HistoryWhole().check(history(sent, got, [*given, JOB])).verdict == Verdict.VALID
+    assert HistoryWhole().check(history(sent, got, given)).verdict == Verdict.UNKNOWN
+
+
+def ends(*events: tuple[float, str, int | None, str], **bounds: Any) -> Any:
+    recorded = [event(0, "application", process="web-0", event="started", pid=1)]
+    recorded += [
+        event(at_s, "application", process="web-0", event=what, status=status, detail=detail)
+        for at_s, what, status, detail in events
+    ]
+    return found("stays_up", record(WEB, *recorded), **bounds)
+
+
+def test_a_process_that_ends_by_itself_is_named_with_its_last_words() -> None:
+    """Also with status 0. One that is killed, stopped or hangs at its end did not end by itself."""
+    finding = ends((30, "ended", 0, "first\nlast words\n\n"))
+    assert finding.verdict == Verdict.INVALID
+    assert finding.examples == ("web-0 ended with status 0 at +30.000 s, during step 0 (kill): last words",)
+    assert ends((30, "ended", 1, "")).examples[0].endswith(": it had written nothing")
+    assert ends((30, "ended", 1, ""), ends_max=1).verdict == Verdict.VALID
+    assert ends((30, "killed", None, ""), (94, "hung", None, "")).verdict == Verdict.VALID
