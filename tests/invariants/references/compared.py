@@ -19,6 +19,7 @@ from types import ModuleType
 
 from tests.invariants.references import (
     alarms,
+    application,
     availability,
     backlog,
     dead_letters,
@@ -55,6 +56,7 @@ REFERENCES: dict[str, ModuleType] = {
     "throughput": throughput,
     "availability": availability,
     "recovery": recovery,
+    "application": application,
 }
 #: Cases that one process takes at a time.
 BATCH = 200

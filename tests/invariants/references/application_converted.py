@@ -1,0 +1,130 @@
+"""Convert the cases of an application as a run does, and judge them by the checkers."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rabbitmq_resilience.checkers.verdict import History
+from rabbitmq_resilience.history.event_log import EventLog, read_events
+from rabbitmq_resilience.history.events import ApplicationEvent, WorkerEvent
+from rabbitmq_resilience.history.history import DELIVERIES, PUBLISHES, Outcome, StreamReader
+from rabbitmq_resilience.history.routes import Routes
+from rabbitmq_resilience.tap.wire_history import EVENTS_FILE, WireWriter
+from rabbitmq_resilience.workload.application_history import Application, ApplicationHistory
+from rabbitmq_resilience.workload.application_queues import ApplicationQueues
+from rabbitmq_resilience.workload.matching import Bound, Router
+from rabbitmq_resilience.workload.queues import QueuePlace
+from rabbitmq_resilience.workload.wire_messages import WireMessages
+from tests.invariants.literal import cluster, event, fault, history, load, node_states, phases, queues, us
+from tests.invariants.references.application_played import (
+    ASKED_S,
+    BOUND,
+    DRAINED_S,
+    ENDED_S,
+    HEALED_S,
+    KNOWN_S,
+    NODES,
+    PLACES,
+    PROCESSES,
+    SKIPPED,
+    WITHIN_S,
+    Case,
+)
+from tests.invariants.references.common import checked
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What is to be said of a case, to be compared."""
+
+    lost: int
+    broken: int
+    refused: tuple[int, int]
+    verdicts: tuple[tuple[str, str], ...]
+    settled: tuple[int, ...]
+    by_consumer: tuple[tuple[str, int], ...]
+
+
+def found(case: Case) -> Answer:
+    """Return what the conversion and the checkers say."""
+    with tempfile.TemporaryDirectory() as name:
+        return _found(case, Path(name))
+
+
+def _found(case: Case, folder: Path) -> Answer:
+    writer = WireWriter(folder)
+    for row in case.rows:
+        writer.add(row)
+    writer.close()
+    with EventLog(folder / EVENTS_FILE) as log:
+        for at_s, connection, what, channel, fields in case.wire:
+            log.record("wire", t_us=us(at_s), connection=connection, what=what, channel=channel, fields=dict(fields))
+    own = [ApplicationEvent(t_us=us(at_s), process=name, event=what, life=life) for at_s, name, what, life in case.own]
+    messages = WireMessages(folder)
+    wire = messages.complete(asked_us=us(ENDED_S))
+    router = Router({"all": ("fanout", None), "by_key": ("direct", None)}, [Bound(n, q, False, k) for n, k, q in BOUND])
+    places = {name: QueuePlace(type="quorum", members=list(NODES), leader="a1") for name in PLACES}
+    listed = ApplicationQueues(places, SKIPPED, router, frozenset({"all", "by_key"}), us(ASKED_S))
+    application = Application(
+        run=1,
+        vhost="/",
+        instances=PROCESSES,
+        nodes=NODES,
+        queues=listed,
+        known_us=us(KNOWN_S),
+        drained_us=us(DRAINED_S),
+        judges_plain=case.judged,
+    )
+    use = ApplicationHistory(application, messages, wire, own).write(folder)
+    judged = _history(folder, use, [*wire, *own])
+    loss = checked("no_loss", judged)
+    verdicts = {
+        "settled": checked("settled", judged),
+        "stays_up": checked("stays_up", judged),
+        "consumers": checked("consumers", judged, within_s=WITHIN_S),
+        "reconnects": checked("reconnects", judged, within_s=WITHIN_S),
+    }
+    settled = dict(verdicts["settled"].numbers)
+    names = ("delivered", "automatic", "acknowledged", "returned", "unsettled")
+    consumers = {of["consumer"]: name for name, of in use["processes"].items() if of["consumer"] is not None}
+    counts: dict[str, int] = {}
+    outcomes = [one for batch in _rows(folder, "publishes", PUBLISHES) for one in batch.column("outcome").to_pylist()]
+    for batch in _rows(folder, "deliveries", DELIVERIES):
+        for consumer in batch.column("consumer").to_pylist():
+            counts[consumers[consumer]] = counts.get(consumers[consumer], 0) + 1
+    return Answer(
+        loss.numbers["lost"],
+        loss.numbers["broken"],
+        (outcomes.count(Outcome.NACKED), outcomes.count(Outcome.RETURNED)),
+        tuple(sorted((name, str(finding.verdict)) for name, finding in verdicts.items())),
+        tuple(settled[name] for name in names),
+        tuple(sorted(counts.items())),
+    )
+
+
+def _rows(folder: Path, what: str, schema: Any) -> Iterator[Any]:
+    for path in sorted(folder.glob(f"*.{what}.arrows")):
+        yield from StreamReader(path, schema).batches()
+
+
+def _history(folder: Path, use: Mapping[str, Any], events: Sequence[Any]) -> History:
+    owed = Routes.read(folder).owed
+    published = [row for batch in _rows(folder, "publishes", PUBLISHES) for row in owed(batch).to_pylist()]
+    delivered = [row for batch in _rows(folder, "deliveries", DELIVERIES) for row in batch.to_pylist()]
+    workers = [one for path in folder.glob("*er-*.jsonl") for one in read_events(path) if isinstance(one, WorkerEvent)]
+    names = [name for name in PLACES if name not in use["skipped"]]
+    given = [
+        cluster(),
+        queues(*names),
+        phases(),
+        load(10, None),
+        fault(20, HEALED_S, name="kill_client"),
+        node_states(),
+    ]
+    used = event(94.5, "application_use", **use)
+    judged: History = history(published, delivered, [*given, *events, *workers, used])
+    return judged
