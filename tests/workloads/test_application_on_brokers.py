@@ -1,0 +1,113 @@
+"""Programs that are not ours, behind a tap, on real brokers that fail: what is said of the programs is true."""
+
+from __future__ import annotations
+
+import io
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rabbitmq_resilience.history.events import FaultEvent, NoteEvent
+from rabbitmq_resilience.runner.judging import Result
+from rabbitmq_resilience.runner.run import RunContext, run_scenario
+from rabbitmq_resilience.scenario import fault_file
+from rabbitmq_resilience.sut.pool import ClusterPool
+from tests.parts import ROOT
+
+pytestmark = pytest.mark.core
+
+EXAMPLES = ROOT / "faults" / "examples"
+PROVEN = ["injecting", "injected", "proven", "healing", "healed", "heal_proven"]
+RECKLESS = """
+version: 1
+title: Careless programs lose a broker
+topology: three_nodes_three_zones
+workload:
+  kind: application
+  queue_type: quorum
+  processes:
+    - {name: source, command: ["{python}", reckless.py, publish], stops: before_drain}
+    - {name: sink, command: ["{python}", reckless.py, consume]}
+    - {name: idler, command: ["{python}", reckless.py, quit]}
+  flowing: {published: 20, delivered: 20}
+phases: {steady_s: 4, recovery_s: 60, drain_s: 60}
+schedule:
+  - {at_s: 1, for_s: 12, fault: kill, node: "leader:jobs"}
+invariants:
+  no_loss: {}
+  recovery: {within_s: 60}
+  reconnects: {within_s: 15}
+"""
+HELD = """
+version: 1
+title: A worker subscribes slowly, and another is cut off
+topology: three_nodes_three_zones
+workload:
+  kind: application
+  queue_type: quorum
+  processes:
+    - {name: producer, command: ["{python}", shop.py, producer], stops: before_drain}
+    - {name: worker, command: ["{python}", shop.py, worker], number: 3}
+  flowing: {published: 20, delivered: 20}
+phases: {steady_s: 4, recovery_s: 60, drain_s: 60}
+schedule:
+  - {at_s: 0, for_s: 20, fault: hold_method, method: basic.consume-ok, hold_s: 20, process: worker-1}
+  - {at_s: 1, for_s: 2, fault: kill_client, client: "application:worker-1"}
+  - {at_s: 4, for_s: 14, fault: partition, between: ["application:worker-0", all]}
+invariants:
+  no_loss: {}
+  recovery: {within_s: 60}
+  reconnects: {within_s: 15}
+  consumers: {within_s: 15}
+  settled: {}
+"""
+
+
+def played(scenario: Any, folder: Path) -> Result:
+    """Play a scenario, and assert that each step was proven to begin and to end."""
+    with ClusterPool() as pool:
+        result = run_scenario(scenario, RunContext(pool, folder, io.StringIO()))
+    states, details = defaultdict(list), defaultdict(list)
+    for event in result.run.events():
+        if isinstance(event, FaultEvent):
+            states[event.step].append(event.state)
+            details[event.step].append(event.detail)
+    steps = len(scenario.schedule)
+    assert {step: sorted(seen) for step, seen in states.items()} == dict.fromkeys(range(steps), sorted(PROVEN)), details
+    return result
+
+
+def verdicts(result: Result) -> dict[str, str]:
+    """Return the verdict of each invariant, and of those assumptions that failed."""
+    document = result.document
+    failed = {name: one for name, one in document["assumptions"].items() if one["verdict"] != "VALID"}
+    return {name: one["verdict"] for name, one in {**document["invariants"], **failed}.items()}
+
+
+def test_the_shop_of_the_examples_survives_the_loss_of_its_leader(tmp_path: Path) -> None:
+    result = played(fault_file.load(EXAMPLES / "application.fault.yaml"), tmp_path)
+    assert set(verdicts(result).values()) == {"VALID"}, result.document
+    assert result.document["verdict"] == "VALID"
+
+
+def test_careless_programs_are_named_with_what_they_do(tmp_path: Path) -> None:
+    """Nothing is confirmed, all messages are equal, and a process ends by itself: each is said, and nothing else."""
+    scenario = fault_file.parse(RECKLESS, folder=Path(__file__).parent / "applications")
+    result = played(scenario, tmp_path)
+    up = result.document["invariants"]["stays_up"]
+    assert up["verdict"] == "INVALID"
+    assert up["summary"].startswith("1 process ended by itself; idler-0 ended with status 3 at ")
+    assert up["summary"].endswith(": a worker without work gives up")
+    assert verdicts(result)["reconnects"] == "VALID", result.document["invariants"]
+    assert result.document["invariants"]["no_loss"]["verdict"] != "INVALID", result.document["invariants"]
+    notes = [event.detail for event in result.run.events() if isinstance(event, NoteEvent)]
+    assert [note for note in notes if note.startswith("source-0 published ") and "without confirms" in note]
+    assert [note for note in notes if note.startswith("sink-0 got ") and "acknowledged when they are sent" in note]
+    assert not [note for note in notes if "no queue was bound" in note]
+
+
+def test_a_subscription_is_held_and_a_worker_cut_off_while_others_go_on(tmp_path: Path) -> None:
+    result = played(fault_file.parse(HELD, folder=EXAMPLES), tmp_path)
+    assert set(verdicts(result).values()) == {"VALID"}, result.document
