@@ -13,6 +13,7 @@ import yaml
 
 from rabbitmq_resilience.model.base import Spec
 from rabbitmq_resilience.nemesis.fault_catalogue import FAULTS
+from rabbitmq_resilience.nemesis.on_methods import MethodStep
 from rabbitmq_resilience.scenario import documentation, fault_file, schema
 from rabbitmq_resilience.scenario.documentation import headings
 from rabbitmq_resilience.scenario.model import Scenario
@@ -30,6 +31,9 @@ STEPS = re.findall(r"```yaml\n(- at_s.*?)\n```", PAGE.read_text(encoding="utf-8"
 #: Use the C loader where PyYAML was built with it.
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 HEAD = "version: 1\ntitle: t\ntopology: three_nodes_three_zones\ninvariants: {no_loss: {}}\n"
+
+
+APPLICATION = 'workload: {kind: application, processes: [{name: web, command: ["{python}"]}]}\n'
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +66,10 @@ def test_every_example_of_the_page_loads_and_fits(fits: Any) -> None:
     misfits = {}
     for step in STEPS:
         text, driver = f"{HEAD}schedule:\n{step}\n", "docker"
-        acts_on = FAULTS[yaml.safe_load(step)[0]["fault"]].acts_on
+        fault = FAULTS[yaml.safe_load(step)[0]["fault"]]
+        acts_on = fault.acts_on
+        if issubclass(fault, MethodStep):
+            text = f"{text}{APPLICATION}"
         if acts_on == "balancers":
             text, driver = text.replace("three_nodes_three_zones", "three_nodes_two_balancers"), "local"
         if acts_on == "orchestrator":
@@ -88,10 +95,17 @@ def test_the_whole_file_that_the_page_shows_is_accepted() -> None:
 
 @pytest.mark.parametrize("field", ["topology", "workload", "expect", "schedule"])
 def test_every_part_of_a_file_that_the_page_shows_is_accepted(field: str, tmp_path: Path) -> None:
-    (part,) = re.findall(rf"```yaml\n({field}:.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    parts = re.findall(rf"```yaml\n({field}:.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert len(parts) == (2 if field == "workload" else 1)  # of our own clients, and of the user's application
     (tmp_path / "rabbitmq.conf").touch()
-    whole = {**yaml.safe_load(HEAD), "invariants": {"no_loss": {}, "order": {}}, **yaml.safe_load(part)}
-    assert fault_file.parse(yaml.safe_dump(whole), folder=tmp_path)
+    for part in map(yaml.safe_load, parts):
+        of_application = field == "workload" and part["workload"].get("kind") == "application"
+        invariants: dict[str, Any] = {"no_loss": {}} | ({} if of_application else {"order": {}})
+        for process in part["workload"]["processes"] if of_application else ():
+            (tmp_path / process.get("folder", "")).mkdir(exist_ok=True)
+            process["command"][0] = "{python}"
+        whole = {**yaml.safe_load(HEAD), "invariants": invariants, **part}
+        assert fault_file.parse(yaml.safe_dump(whole), folder=tmp_path)
 
 
 def test_the_page_names_no_module() -> None:
