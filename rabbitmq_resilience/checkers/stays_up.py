@@ -39,7 +39,10 @@ class StaysUp(InvariantSpec):
             f"{facts.faults_during(event.t_us, event.t_us)}: {_last_line(event.detail)}"
             for event in ended[:EXAMPLES_MAX]
         ]
-        summary = f"{counted(len(ended), 'process', 'processes')} ended by themselves; {examples[0]}"
+        who = {event.process for event in ended}
+        summary = f"{counted(len(who), 'process', 'processes')} ended by {'itself' if len(who) == 1 else 'themselves'}"
+        summary += f", {len(ended)} times in all" if len(ended) > len(who) else ""
+        summary += f"; {examples[0]}"
         return Finding(Verdict.INVALID, summary, numbers, tuple(examples))
 
 

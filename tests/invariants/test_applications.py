@@ -173,6 +173,9 @@ def test_a_process_that_ends_by_itself_is_named_with_its_last_words() -> None:
     finding = ends((30, "ended", 0, "first\nlast words\n\n"))
     assert finding.verdict == Verdict.INVALID
     assert finding.examples == ("web-0 ended with status 0 at +30.000 s, during step 0 (kill): last words",)
+    assert finding.summary == f"1 process ended by itself; {finding.examples[0]}"
+    twice = ends((30, "ended", 1, "one"), (50, "ended", 1, "two"), ends_max=1)
+    assert twice.summary == f"1 process ended by itself, 2 times in all; {twice.examples[0]}"
     assert ends((30, "ended", 1, "")).examples[0].endswith(": it had written nothing")
     assert ends((30, "ended", 1, ""), ends_max=1).verdict == Verdict.VALID
     assert ends((30, "killed", None, ""), (94, "hung", None, "")).verdict == Verdict.VALID
