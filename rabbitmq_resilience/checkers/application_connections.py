@@ -50,6 +50,7 @@ class ConnectionLife:
         fields = event.fields
         self._open[event.channel, fields["consumer"]] = one = ConsumerLife(fields["queue"], event.t_us)
         self.consumers.append(one)
+        self.states.append((event.t_us, "was open"))
 
     def _cancelled(self, event: WireEvent) -> None:
         self._end([(event.channel, event.fields["consumer"])], event.t_us)
@@ -61,6 +62,12 @@ class ConnectionLife:
         self._end([key for key in self._open if key[0] == event.channel], event.t_us)
         if event.fields["by"] == "broker":
             self.states.append((event.t_us, f"was open, and the broker had closed a channel: {event.fields['text']}"))
+
+    def _blocked(self, event: WireEvent) -> None:
+        self.states.append((event.t_us, f"was open, and the broker had blocked it: {event.fields['detail']}"))
+
+    def _unblocked(self, event: WireEvent) -> None:
+        self.states.append((event.t_us, "was open"))
 
     def _connection_closed(self, event: WireEvent) -> None:
         fields = event.fields
@@ -96,6 +103,8 @@ _FOLLOWED: Mapping[str, Callable[[ConnectionLife, WireEvent], None]] = {
     "consuming": ConnectionLife._consumes,
     "cancelled": ConnectionLife._cancelled,
     "channel_closed": ConnectionLife._channel_closed,
+    "blocked": ConnectionLife._blocked,
+    "unblocked": ConnectionLife._unblocked,
     "connection_closed": ConnectionLife._connection_closed,
     "refused": ConnectionLife._refused,
     "lost": ConnectionLife._lost,

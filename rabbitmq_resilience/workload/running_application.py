@@ -197,8 +197,10 @@ class RunningApplication(Closing):
         return self._end("before_drain", at_least_s=timeout_s)
 
     def drain(self, depths: Depths, *, idle_s: float, timeout_s: float) -> DrainResult:
-        """Wait until every message that must arrive has been delivered, or all queues are empty."""
-        moved_s, count, empty_s = time.monotonic(), -1, None
+        """Wait until every message that must arrive has been delivered, or all queues are empty; then until no delivery
+        waits for an acknowledgement. Both together take ``timeout_s`` at most, or a little longer."""
+        begun_s = time.monotonic()
+        moved_s, count, empty_s = begun_s, -1, None
 
         def drained() -> str:
             nonlocal moved_s, count, empty_s
@@ -227,9 +229,10 @@ class RunningApplication(Closing):
             complete = True
         except WaitTimeout:
             detail, complete = f"messages were left in the queues after {timeout_s:g} s", False
-        with suppress(WaitTimeout):
+        left_s = max(idle_s, begun_s + timeout_s - time.monotonic())
+        with suppress(WaitTimeout):  # a program may need long for the messages that it has got
             wait_until(
-                lambda: not self._unsettled(), timeout_s=idle_s, what="the last acknowledgements", poll_s=_POLL_S
+                lambda: not self._unsettled(), timeout_s=left_s, what="the last acknowledgements", poll_s=_POLL_S
             )
         with self._lock:
             missing, owed = self._missing(), sum(self._owed.values())
@@ -287,7 +290,8 @@ class RunningApplication(Closing):
         return all(ends)
 
     def _convert(self) -> None:
-        wire: Sequence[WireEvent] = self._messages.complete(asked_us=self._asked_us)
+        drained_us = self._drained_us or self._asked_us
+        wire: Sequence[WireEvent] = self._messages.complete(asked_us=self._asked_us, drained_us=drained_us)
         if self._queues is None:
             return  # nothing flowed, so there is nothing to judge
         application = Application(
@@ -297,7 +301,7 @@ class RunningApplication(Closing):
             nodes=self._cluster.topology.node_names,
             queues=self._queues,
             known_us=self._known_us,
-            drained_us=self._drained_us or self._asked_us,
+            drained_us=drained_us,
             judges_plain=self.workload.unconfirmed == "judged",
         )
         history = ApplicationHistory(application, self._messages, wire, tuple(self._own))

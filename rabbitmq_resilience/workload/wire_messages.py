@@ -105,11 +105,11 @@ class WireMessages:
             for values in zip(*columns, strict=True):
                 self._take(Row(*values))
 
-    def complete(self, *, asked_us: int) -> Sequence[WireEvent]:
+    def complete(self, *, asked_us: int, drained_us: int | None = None) -> Sequence[WireEvent]:
         """Read the rest of a complete record, settle what still waits, and return its events.
 
         Deliveries on channels that ended before ``asked_us``, when the processes were asked to end, went back to their
-        queues."""
+        queues. So did those that came after ``drained_us``, the end of the drain, to processes that then ended."""
         self.update()
         events = self.events()
         last_us = max([event.t_us for event in events], default=0)
@@ -118,7 +118,8 @@ class WireMessages:
             for publish in [*channel.confirms.values(), *channel.transaction]:
                 publish.outcome_us = ended_us or last_us
             for delivery in channel.deliveries.values():
-                delivery.taken_back = ended_us is not None and ended_us < asked_us
+                late = drained_us is not None and delivery.received_us >= drained_us
+                delivery.taken_back = ended_us is not None and (late or ended_us < asked_us)
         return sorted(events, key=lambda event: event.t_us)
 
     def events(self) -> Sequence[WireEvent]:

@@ -121,6 +121,12 @@ def test_a_process_that_fetches_messages_may_find_none(ends_s: float | None, que
     assert finding.verdict == verdict, finding.summary
 
 
+def test_an_alarm_that_blocks_a_process_is_named() -> None:
+    blocked = event(30, "wire", connection=0, what="blocked", channel=0, fields={"detail": "low on memory"})
+    finding = reconnects(WEB, connection(0, "web", 0), blocked, sent_s=steadily(0, 20))
+    assert "to a1, was open, and the broker had blocked it: low on memory (+60" in finding.summary
+
+
 def consumers(*events: Any) -> Any:
     return found("consumers", record(JOB, *events), within_s=20)
 

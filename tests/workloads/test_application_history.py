@@ -71,7 +71,7 @@ def written(
         writer.add(row)
     writer.close()
     messages = WireMessages(folder)
-    events = messages.complete(asked_us=ASKED_US)
+    events = messages.complete(asked_us=ASKED_US, drained_us=DRAINED_US)
     own = [ApplicationEvent(t_us=0, process=name, event="started") for name in ("web-0", "job-0")]
     application = Application(1, "/", ("web-0", "job-0"), ("a1",), queues, KNOWN_US, DRAINED_US, judged)
     use = ApplicationHistory(application, messages, events, own).write(folder)
@@ -166,6 +166,21 @@ def test_queues_that_the_application_empties_are_skipped(
     found = written(tmp_path, publish(100, place="all"), confirm(110), wire=[change])
     assert found.use["skipped"] == skipped
     assert found.messages == [("CONFIRMED", "")]  # the other queue lacks it in any case
+
+
+def test_messages_that_come_while_processes_are_asked_to_end_need_no_acknowledgement(tmp_path: Path) -> None:
+    """A program that publishes to the end has others that it sends messages to."""
+    rows = publish(100), confirm(110), publish(910, 2, tag=2), confirm(911, tag=2)
+    closed = (1100, 2, "closed", {})
+    got = written(tmp_path, *rows, deliver(200), acknowledge(210, 200), deliver(912, 2), wire=[closed])
+    assert got.use["processes"]["job-0"]["unsettled"] == 0
+    assert got.use["processes"]["job-0"]["returned"] == 1
+
+
+def test_a_message_of_the_drain_that_is_never_acknowledged_waits(tmp_path: Path) -> None:
+    closed = (1100, 2, "closed", {})
+    got = written(tmp_path, publish(100), confirm(110), deliver(DRAINED_US - 1), wire=[closed])
+    assert got.use["processes"]["job-0"]["unsettled_in"] == {"q": 1}
 
 
 def test_what_is_not_known_to_be_unroutable_is_not_said_to_be(tmp_path: Path) -> None:

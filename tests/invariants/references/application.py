@@ -101,7 +101,8 @@ def got_of(case: Case) -> list[Got]:
                 settled, requeued = True, later.kind is Kind.REJECTED and later.flag
                 break
         ended_s = [at_s for at_s, number, what, _, _ in case.wire if number == row.connection and what in ENDS]
-        back = not settled and bool(ended_s) and min(ended_s) < ENDED_S
+        late = row.t_us >= us(DRAINED_S)
+        back = not settled and bool(ended_s) and (min(ended_s) < ENDED_S or late)
         found.append(Got(row, process_of[row.connection], settled, requeued, back))
     return found
 

@@ -65,7 +65,7 @@ def _found(case: Case, folder: Path) -> Answer:
             log.record("wire", t_us=us(at_s), connection=connection, what=what, channel=channel, fields=dict(fields))
     own = [ApplicationEvent(t_us=us(at_s), process=name, event=what, life=life) for at_s, name, what, life in case.own]
     messages = WireMessages(folder)
-    wire = messages.complete(asked_us=us(ENDED_S))
+    wire = messages.complete(asked_us=us(ENDED_S), drained_us=us(DRAINED_S))
     router = Router({"all": ("fanout", None), "by_key": ("direct", None)}, [Bound(n, q, False, k) for n, k, q in BOUND])
     places = {name: QueuePlace(type="quorum", members=list(NODES), leader="a1") for name in PLACES}
     listed = ApplicationQueues(places, SKIPPED, router, frozenset({"all", "by_key"}), us(ASKED_S))
