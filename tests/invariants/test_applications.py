@@ -22,7 +22,7 @@ from tests.invariants.literal import (
     queues,
     sample,
 )
-from tests.verdict_cases.builder import found
+from tests.invariants.references.common import checked as found
 
 KILL = fault(20, 40, name="kill", down=["b1"])
 IDLE = {"published": 0, "plain": 0, "delivered": 0, "automatic": 0, "acknowledged": 0, "returned": 0, "unsettled": 0}

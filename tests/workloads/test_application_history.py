@@ -11,7 +11,6 @@ import pytest
 from rabbitmq_resilience.history.event_log import EventLog
 from rabbitmq_resilience.history.events import ApplicationEvent
 from rabbitmq_resilience.history.history import DELIVERIES, PUBLISHES, Outcome, StreamReader
-from rabbitmq_resilience.history.routes import Routes
 from rabbitmq_resilience.tap.wire_history import EVENTS_FILE, Kind, Mode, Row, WireWriter
 from rabbitmq_resilience.workload.application_history import Application, ApplicationHistory
 from rabbitmq_resilience.workload.application_queues import ApplicationQueues, read_queues
@@ -47,7 +46,7 @@ def acknowledge(t_us: int, tag: int) -> Row:
 
 
 class Written(NamedTuple):
-    """Publishes as (outcome, queues in which it is owed, when it arrived in each), and the fields of the use."""
+    """Publishes as (outcome, queues that it arrived from), the fields of the use, and the rows of deliveries."""
 
     messages: Sequence[tuple[str, str]]
     use: Mapping[str, Any]
@@ -57,12 +56,11 @@ class Written(NamedTuple):
 def written(
     folder: Path, *rows: Row, wire: Sequence[Wire] = (), queues: ApplicationQueues = QUEUES, judged: bool = False
 ) -> Written:
-    """Convert rows of the connections 0 and 1 of ``web-0``, and 2 of ``job-0``. ``messages``: the outcome of each, and
-    the queues that it arrived from."""
+    """Convert rows of the connections 0 and 1 of ``web-0``, and 2 of ``job-0``."""
     with EventLog(folder / EVENTS_FILE) as log:
         for number, process in enumerate(("web-0", "web-0", "job-0")):
-            fields = {"process": process, "node": "a1"}
-            log.record("wire", t_us=1, connection=number, what="opened", fields=fields)
+            owner = {"process": process, "node": "a1"}
+            log.record("wire", t_us=1, connection=number, what="opened", fields=owner)
             log.record("wire", t_us=1, connection=number, what="channel_opened", channel=1, fields={"session": 0})
         for t_us, number, what, fields in wire:
             log.record("wire", t_us=t_us, connection=number, what=what, fields=dict(fields))
@@ -75,15 +73,12 @@ def written(
     own = [ApplicationEvent(t_us=0, process=name, event="started") for name in ("web-0", "job-0")]
     application = Application(1, "/", ("web-0", "job-0"), ("a1",), queues, KNOWN_US, DRAINED_US, judged)
     use = ApplicationHistory(application, messages, events, own).write(folder)
-    routes = Routes.read(folder)
-    published = [row for row in rows_of(folder, "publishes", PUBLISHES)]
-    delivered = [row for row in rows_of(folder, "deliveries", DELIVERIES)]
-    assert routes is not None
+    published, delivered = rows_of(folder, "publishes", PUBLISHES), rows_of(folder, "deliveries", DELIVERIES)
     names = [name for name in queues.places if name not in use["skipped"]]
-    came = {row["sequence"]: set() for row in published}  # type: dict[int, set[str]]
-    for row in delivered:
-        came[row["sequence"]].add(names[row["queue"]])
-    found = [(Outcome(row["outcome"]).name, "".join(sorted(came[row["sequence"]]))) for row in published]
+    came: dict[int, set[str]] = {message["sequence"]: set() for message in published}
+    for delivery in delivered:
+        came[delivery["sequence"]].add(names[delivery["queue"]])
+    found = [(Outcome(one["outcome"]).name, "".join(sorted(came[one["sequence"]]))) for one in published]
     return Written(found, use, delivered)
 
 
@@ -171,14 +166,14 @@ def test_queues_that_the_application_empties_are_skipped(
 def test_messages_that_come_while_processes_are_asked_to_end_need_no_acknowledgement(tmp_path: Path) -> None:
     """A program that publishes to the end has others that it sends messages to."""
     rows = publish(100), confirm(110), publish(910, 2, tag=2), confirm(911, tag=2)
-    closed = (1100, 2, "closed", {})
+    closed: Wire = (1100, 2, "closed", {})
     got = written(tmp_path, *rows, deliver(200), acknowledge(210, 200), deliver(912, 2), wire=[closed])
     assert got.use["processes"]["job-0"]["unsettled"] == 0
     assert got.use["processes"]["job-0"]["returned"] == 1
 
 
 def test_a_message_of_the_drain_that_is_never_acknowledged_waits(tmp_path: Path) -> None:
-    closed = (1100, 2, "closed", {})
+    closed: Wire = (1100, 2, "closed", {})
     got = written(tmp_path, publish(100), confirm(110), deliver(DRAINED_US - 1), wire=[closed])
     assert got.use["processes"]["job-0"]["unsettled_in"] == {"q": 1}
 
