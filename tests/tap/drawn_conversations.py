@@ -203,7 +203,8 @@ class Drawn:
             self._message(BROKER, number, "basic.deliver", **fields, redelivered=self._coin(), exchange="x", key="k")
         elif what == "confirm":
             name = chance.choice(["basic.ack", "basic.ack", "basic.nack"])
-            self._say(BROKER, number, name, delivery=chance.randint(0, channel.published), multiple=self._coin())
+            fields = {"multiple": self._coin(), "requeue": self._coin()}
+            self._say(BROKER, number, name, delivery=chance.randint(0, channel.published), **fields)
         elif what == "return":
             self._message(BROKER, number, "basic.return", code=312, text="NO_ROUTE", exchange="x", key="k")
         elif channel.consumers:

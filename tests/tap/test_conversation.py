@@ -116,6 +116,16 @@ def test_the_second_agreement_does_not_end_the_next_channel_with_that_number() -
     assert [(what, channel) for what, _, channel, _ in found if what == "row"] == [("row", 1)]
 
 
+def test_what_is_published_on_a_channel_that_both_sides_closed_is_no_message() -> None:
+    """What comes before the client has agreed was on its way."""
+    found = heard(
+        (CLIENT, say("channel.open")),
+        (BROKER, say("channel.close", code=404)),
+        (CLIENT, published(b"on its way") + say("channel.close-ok") + published(b"too late")),
+    )
+    assert [fields["size_bytes"] for what, _, _, fields in found if what == "row"] == [len(b"on its way")]
+
+
 def test_a_lost_reply_gives_no_consumer_the_queue_of_another() -> None:
     found = heard(
         (CLIENT, say("channel.open") + say("basic.consume", queue="lost", tag="a", no_ack=True)),

@@ -60,6 +60,34 @@ def test_a_hold_keeps_its_channel_and_direction_only(side: int) -> None:
     assert passed.rules[0].count == 1
 
 
+def test_each_method_is_held_from_when_it_came() -> None:
+    passed = Passed(MethodRule(method="confirms", treatment="hold", for_s=2, times=None))
+    first, second = method(1, ACK, b"first"), method(1, ACK, b"second")
+    assert passed.send(BROKER, first, now_s=0) + passed.send(BROKER, second, now_s=1) == []
+    assert passed.at(2) == [(CLIENT, first)]
+    assert passed.connection.due_s == 3
+    assert passed.at(3) == [(CLIENT, second)]
+
+
+def test_the_end_of_a_rule_lets_go_what_it_holds() -> None:
+    passed = Passed(MethodRule(method="confirms", treatment="hold", for_s=9))
+    assert passed.send(BROKER, method(1, ACK)) == []
+    passed.rules[0].active = False
+    assert passed.at(1) == [(CLIENT, method(1, ACK))]
+    assert passed.connection.due_s is None
+
+
+def test_nothing_of_a_channel_goes_on_that_was_answered_at_the_same_moment() -> None:
+    """Both directions are held until then, and the first that is let go closes the channel."""
+    holds = [MethodRule(method=name, treatment="hold", for_s=5) for name in ("basic.qos", "confirms")]
+    passed = Passed(*holds, MethodRule(method="queue.declare", treatment="answer", code=404, text="no"))
+    assert passed.send(CLIENT, method(1, (60, 10)) + method(1, DECLARE)) + passed.send(BROKER, method(1, ACK)) == []
+    assert passed.at(5) == [
+        (CLIENT, refusal(1, 404, "no", DECLARE)),
+        (BROKER, method(1, (60, 10)) + refusal(1, 200, "closed", (0, 0))),
+    ]
+
+
 def test_a_part_of_a_frame_goes_on_once_no_rule_is_in_effect() -> None:
     passed = Passed(MethodRule(method="confirms", treatment="drop"))
     begun = frame(3, 1, bytes(100))
