@@ -23,18 +23,28 @@ from rabbitmq_resilience.tap.method_rules import ActiveRule, MethodRule
 #: If this is not read by the recorder, the bytes of a connection are no longer copied. They are forwarded all the same.
 COPIES_BYTES_MAX = 256 << 20
 _RECORDED_WITHIN_S = 60.0
+#: Copies are gathered for as long, or until there are as many bytes.
+_GATHER_S = 0.005
+_GATHERED_BYTES_MAX = 1 << 16
 
 
 class PipedCopies:
-    """Copies to the recorder's process. They wait in memory while it is busy."""
+    """Copies to the recorder's process. They wait in memory while it is busy.
+
+    Copies of a few milliseconds are written together: a system call, and a wake-up of the recorder, for each piece
+    would cost more than to forward it. Each copy has the moment when it was made.
+    """
 
     def __init__(self, pipe: asyncio.StreamWriter) -> None:
         self._pipe = pipe
         self._not_copied: set[int] = set()
+        self._gathered: list[bytes] = []
+        self._gathered_bytes = 0
+        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def waiting_bytes(self) -> int:
-        return self._pipe.transport.get_write_buffer_size()
+        return self._gathered_bytes + int(self._pipe.transport.get_write_buffer_size())
 
     def sent(self, connection: int, sender: Side, data: bytes) -> None:
         """Copy bytes, unless too many wait already: then the rest of the connection is not copied, and a remark says
@@ -45,11 +55,28 @@ class PipedCopies:
             self._not_copied.add(connection)
             self.remark(connection, "not_copied", detail=f"{self.waiting_bytes:,} bytes wait to be read")
             return
-        self._pipe.write(bytes_copy(connection, sender, data))
+        self._gather(bytes_copy(connection, sender, data))
 
     def remark(self, connection: int, what: str, **fields: Any) -> None:
         if not self._pipe.transport.is_closing():
-            self._pipe.write(remark_copy(connection, what, **fields))
+            self._gather(remark_copy(connection, what, **fields))
+
+    def flush(self) -> None:
+        """Write what was gathered."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
+        if gathered and not self._pipe.transport.is_closing():
+            self._pipe.write(b"".join(gathered))
+
+    def _gather(self, copy: bytes) -> None:
+        self._gathered.append(copy)
+        self._gathered_bytes += len(copy)
+        if self._gathered_bytes >= _GATHERED_BYTES_MAX:
+            self.flush()
+        elif self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(_GATHER_S, self.flush)
 
 
 class TapProcess:
@@ -115,6 +142,7 @@ class TapProcess:
         """Close all listeners and connections, let the recorder finish, and return its exit status."""
         for listener in self._listeners:
             listener.close()
+        self._copies.flush()
         pipe = self._recorder.stdin
         assert pipe is not None
         pipe.close()
