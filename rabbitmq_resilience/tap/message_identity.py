@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any
-
-from pika.spec import BasicProperties
 
 _HASH_BYTES = 8
 #: Headers that brokers add or remove: dead lettering, delivery counts, routes and the time of arrival.
@@ -29,16 +28,16 @@ class Hashes:
         """Return a hash to be updated with the pieces of a body."""
         return blake2b(digest_size=_HASH_BYTES, key=self._key)
 
-    def identity(self, properties: BasicProperties, body: bytes) -> tuple[int, bool]:
+    def identity(self, properties: Mapping[str, Any], body: bytes) -> tuple[int, bool]:
         """Return the identity of a message with that digest of its body, and whether its message_id alone gives it."""
-        named = properties.message_id is not None
-        said = ["id", properties.message_id] if named else ["content", _content(properties), body.hex()]
+        named = "message_id" in properties
+        said = ["id", properties["message_id"]] if named else ["content", _content(properties), body.hex()]
         text = json.dumps(said, sort_keys=True, default=repr, ensure_ascii=False)
         digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_HASH_BYTES, key=self._key).digest()
         return int.from_bytes(digest), named
 
 
-def _content(properties: BasicProperties) -> dict[str, Any]:
-    content = {name: value for name in _OF_APPLICATIONS if (value := getattr(properties, name)) is not None}
-    headers = {name: value for name, value in (properties.headers or {}).items() if name not in _OF_BROKERS}
+def _content(properties: Mapping[str, Any]) -> dict[str, Any]:
+    content = {name: value for name in _OF_APPLICATIONS if (value := properties.get(name)) is not None}
+    headers = {name: value for name, value in properties.get("headers", {}).items() if name not in _OF_BROKERS}
     return content | ({"headers": headers} if headers else {})

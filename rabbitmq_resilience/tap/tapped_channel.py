@@ -12,6 +12,7 @@ from pika import spec
 from rabbitmq_resilience.tap.amqp_methods import Side, name_of
 from rabbitmq_resilience.tap.frame_stream import NotAmqpError
 from rabbitmq_resilience.tap.message_identity import Hashes
+from rabbitmq_resilience.tap.message_properties import is_persistent, read_properties
 from rabbitmq_resilience.tap.wire_history import Kind, Mode, Row
 
 _WITH_CONTENT = frozenset({spec.Basic.Publish, spec.Basic.Return, spec.Basic.Deliver, spec.Basic.GetOk})
@@ -43,7 +44,7 @@ class _Content:
     method: Any
     left_bytes: int = 0
     size_bytes: int = 0
-    properties: spec.BasicProperties | None = None
+    properties: Mapping[str, Any] | None = None
     body: Any = None
 
 
@@ -93,8 +94,7 @@ class TappedChannel:
         if content is None or content.properties is not None:
             raise NotAmqpError(f"a message's header came on channel {self._number} out of its order")
         content.size_bytes = content.left_bytes = int.from_bytes(payload[4:12])
-        content.properties = spec.BasicProperties()
-        content.properties.decode(payload, 12)
+        content.properties = read_properties(payload)
         content.body = self._hashes.body()
         self._complete(sender, content, content.properties)
 
@@ -114,16 +114,16 @@ class TappedChannel:
         row = Row(self._outlet.t_us, self._connection, self.session, kind)
         self._outlet.row(row._replace(**fields))
 
-    def _complete(self, sender: Side, content: _Content, properties: spec.BasicProperties) -> None:
+    def _complete(self, sender: Side, content: _Content, properties: Mapping[str, Any]) -> None:
         """Record a message once all of its body is there."""
         if content.left_bytes:
             return
         del self._content[sender]
         digest = content.body.digest()
         identity, named = self._hashes.identity(properties, digest)
-        fields = {
+        fields: dict[str, Any] = {
             "routing_key": content.method.routing_key or "",
-            "persistent": properties.delivery_mode == spec.PERSISTENT_DELIVERY_MODE,
+            "persistent": is_persistent(properties),
             "size_bytes": content.size_bytes,
             "body": int.from_bytes(digest),
             "identity": identity,

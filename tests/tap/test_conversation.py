@@ -170,6 +170,43 @@ def test_what_a_broker_adds_does_not_make_another_message() -> None:
     assert first == second != third
 
 
+def of_header(key: bytes, letter_and_value: bytes) -> bytes:
+    """Return a publish whose only header has these bytes."""
+    inside = bytes([len(key)]) + key + letter_and_value
+    flags_and_table = b"\x20\x00" + len(inside).to_bytes(4) + inside
+    return say("basic.publish") + frame(HEADER, 1, b"\x00\x3c" + bytes(10) + flags_and_table)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        *(
+            b"t\x01",
+            b"b\xff",
+            b"B\xff",
+            b"s\xff\xfe",
+            b"U\xff\xfe",
+            b"u\xff\xfe",
+            b"I\xff\xff\xff\xfe",
+            b"i\xff\xff\xff\xfe",
+        ),
+        *(b"l" + bytes(8), b"L" + bytes(8), b"V", b"D\x02\x00\x00\x00\x07", b"f\x7f\xc0\x00\x00", b"d" + bytes(8)),
+        *(b"T" + (1_764_000_000_000).to_bytes(8), b"S\x00\x00\x00\x02\xff\xfe", b"x\x00\x00\x00\x01\xff"),
+        *(b"A\x00\x00\x00\x03V" + b"t\x00", b"F\x00\x00\x00\x04\x01aB\x07"),
+    ],
+    ids=lambda value: chr(value[0]),
+)
+def test_each_value_that_brokers_carry_is_read_and_is_part_of_the_message(value: bytes) -> None:
+    """Also times of which a client meant milliseconds, numbers that are none, and texts that are no UTF-8."""
+    changed = value[:-1] + bytes([value[-1] ^ 1])
+    sent = [
+        of_header(b"a", each) + of_header(b"\xff", each) for each in ([value, changed] if len(value) > 1 else [value])
+    ]
+    found = heard((CLIENT, say("channel.open") + b"".join(sent) + of_header(b"other", b"V")))
+    assert [what for what, *_ in found] == ["channel_opened"] + ["row"] * (2 * len(sent) + 1)
+    assert len({fields["identity"] for what, _, _, fields in found if what == "row"}) == 2 * len(sent) + 1
+
+
 @pytest.mark.parametrize(
     ("damaged", "detail"),
     [
