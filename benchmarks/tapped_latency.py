@@ -57,7 +57,7 @@ def method(channel: int, what: object) -> bytes:
 
 
 MESSAGE = (
-    method(1, spec.Basic.Publish("", routing_key="measured"))
+    method(1, spec.Basic.Publish(exchange="", routing_key="measured"))
     + bytes(frame.Header(1, BODY_BYTES, spec.BasicProperties(delivery_mode=2)).marshal())
     + bytes(frame.Body(1, bytes(BODY_BYTES)).marshal())
 )
