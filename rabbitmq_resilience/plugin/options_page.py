@@ -35,7 +35,7 @@ _MORE: Mapping[str, str] = {
     "budget-min": "play what fits into this number of minutes, least recently played first",
     "repeat": "play each scenario this often, and show how many runs had each verdict",
     "seed": "the seed that decides everything random; each report names its own",
-    "check-only": "check every scenario, if its broker is there and can play it, and if runs can be recorded; "
+    "check-only": "check every scenario, whether its broker is there and can play it, and the folder for runs; "
     "start nothing. With a cluster file: [list all that each would do there](clusters.md#before-anything-is-done)",
     "fault-file": "play the scenario in this file, and nothing else",
     "recheck": "judge the run in this directory again, without any broker",
