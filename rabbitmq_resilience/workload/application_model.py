@@ -28,6 +28,8 @@ from rabbitmq_resilience.workload.workload_model import Workload
 ROLE = "application"
 #: In a command, the interpreter of this process.
 PYTHON = "{python}"
+#: In a command, the name of the process.
+NAME = "{name}"
 PROCESSES_MAX = 50
 
 _VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
@@ -65,12 +67,12 @@ class ApplicationProcess(Spec):
     """A program of the application, run ``number`` times.
 
     ``command`` is a list of the program and its arguments, without a shell; ``{python}`` is the Python that plays the
-    scenario, which has pika. ``folder``: where it is run, relative to the fault file. ``environ``: further variables of
-    its environment, which are recorded; a secret goes into the environment of pytest, which processes get too.
-    ``restarted``: it is started again when it ends
-    by itself, as a supervisor does. ``stops``: when it is asked to end. ``before_drain`` is for programs that publish:
-    the drain begins when they have ended. ``after_drain`` is for those that consume. It is asked by ``stop_signal``,
-    and killed if it does not end within ``stop_within_s``.
+    scenario, which has pika, and ``{name}`` the name of the process (``worker-0``). ``folder``: where it is run,
+    relative to the fault file. ``environ``: further variables of its environment, which are recorded; a secret goes
+    into the environment of pytest, which processes get too. ``restarted``: it is started again when it ends by itself,
+    as a supervisor does. ``stops``: when it is asked to end. ``before_drain`` is for programs that publish: the drain
+    begins when they have ended. ``after_drain`` is for those that consume. It is asked by ``stop_signal``, and killed
+    if it does not end within ``stop_within_s``.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,40}$")]
@@ -96,10 +98,9 @@ class ApplicationProcess(Spec):
     def __str__(self) -> str:
         return f"{self.name} ({shlex.join(self.command)})"
 
-    @property
-    def arguments(self) -> list[str]:
-        """Return the command as it is run on this machine."""
-        return [sys.executable if word == PYTHON else word for word in self.command]
+    def arguments(self, name: str) -> list[str]:
+        """Return the command of the process with that name, as it is run on this machine."""
+        return [sys.executable if word == PYTHON else word.replace(NAME, name) for word in self.command]
 
 
 class Variables(Spec):
@@ -213,7 +214,7 @@ def missing_programs(workload: ApplicationWorkload, folder: Path) -> Iterator[tu
     the fault file."""
     for index, process in enumerate(workload.processes):
         where = (folder / process.folder) if process.folder is not None else folder
-        program = process.arguments[0]
+        program = process.arguments(process.name)[0]
         found = which(program) if "/" not in program else which(str((where / program).resolve()))
         if not where.is_dir():
             yield index, f"{process.name} is run in {where}, and there is no such folder"

@@ -73,7 +73,7 @@ class ApplicationInstance:
                 with self._log.open("ab") as log:
                     self._log_bytes = log.tell()
                     self._process = subprocess.Popen(
-                        self.stated.arguments,
+                        self.stated.arguments(self.name),
                         cwd=self.stated.folder,
                         env={**os.environ, **self.stated.environ, **self._environ},
                         stdin=subprocess.DEVNULL,
