@@ -134,9 +134,15 @@ def test_a_scenario_with_an_application_is_read_back_as_it_was(tmp_path: Path) -
     assert fault_file.load(tmp_path / "again.yaml") == scenario
 
 
+def test_a_command_may_hold_the_name_of_its_process() -> None:
+    process = WEB | {"number": 2, "command": ["web", "-n", "{name}@%h"]}
+    workload = ApplicationWorkload.model_validate({"kind": "application", "processes": [process]})
+    assert workload.processes[0].arguments("web-1") == ["web", "-n", "web-1@%h"]
+
+
 def test_python_in_a_command_is_the_one_that_plays(tmp_path: Path) -> None:
     workload = ApplicationWorkload.model_validate({"kind": "application", "processes": [WEB]})
-    assert workload.processes[0].arguments == [sys.executable, "web.py"]
+    assert workload.processes[0].arguments("web-0") == [sys.executable, "web.py"]
     assert list(missing_programs(workload, tmp_path)) == []
 
 
