@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from rabbitmq_resilience.checkers.application_connections import connections_of
 from rabbitmq_resilience.checkers.columns import Array, pieces
 from rabbitmq_resilience.checkers.facts import Facts
 from rabbitmq_resilience.checkers.gaps import gaps
 from rabbitmq_resilience.checkers.observed_faults import NEVER_US
 from rabbitmq_resilience.checkers.times import Period, Times, periods, times
 from rabbitmq_resilience.checkers.verdict import History
-from rabbitmq_resilience.history.events import LoadEvent, QueuesEvent, SampleEvent, WorkerEvent
+from rabbitmq_resilience.history.events import ApplicationUseEvent, LoadEvent, QueuesEvent, SampleEvent, WorkerEvent
 
 #: On a busy machine a broker or a client may be slow for seconds, but not for as long as this.
 STARVED_S = 30.0
@@ -26,18 +27,19 @@ def starved(history: History, span_us: Period, *, perhaps: bool = False) -> Mapp
     """Return, for each queue that delivered nothing for too long, when that was.
 
     Too long is ``STARVED_S`` and the time that a consumer takes for a message. In that time each sample has ready
-    messages in the queue and no unacknowledged ones, and all consumers are connected. Queues that are read only at the
-    drain count from then on. With ``perhaps`` a sample without these numbers counts too.
+    messages in the queue and no unacknowledged ones, and all consumers are connected; or the user's application has a
+    consumer of the queue. Queues that are read only at the drain count from then on. With ``perhaps`` a sample without
+    these numbers counts too.
     """
     facts = history.facts
     least_s = STARVED_S + _processing_s(facts)
-    served = times([span_us]) & _all_connected(facts)
+    whole, consumed = times([span_us]), _consumed(facts)
     drained = times([(facts.phases.get("drain", NEVER_US), NEVER_US)])
     names = {index: queue.name for index, queue in enumerate(facts.queues)}
     could = _could_deliver(facts, least_s, perhaps=perhaps)
     unread = {name for event in facts.of_kind(QueuesEvent) for name in event.read_at_drain}
     suspects = {
-        index: _lasting(times(could[name]) & (served & drained if name in unread else served), least_s)
+        index: _lasting(times(could[name]) & consumed(name) & (whole & drained if name in unread else whole), least_s)
         for index, name in names.items()
         if name in could
     }
@@ -72,6 +74,16 @@ def _keeps(row: Mapping[str, Any], *, perhaps: bool) -> bool:
     """Return whether a sample of a queue has ready messages and none that consumers hold."""
     ready, unacked = row.get("ready"), row.get("unacked")
     return bool(ready or (perhaps and ready is None)) and (unacked == 0 or (perhaps and unacked is None))
+
+
+def _consumed(facts: Facts) -> Callable[[str], Times]:
+    """Return what gives, for a queue, the times in which its consumers were there. Those of an application are known by
+    their subscriptions: a process that is connected need not consume."""
+    if any(facts.of_kind(ApplicationUseEvent)):
+        consumers = [consumer for connection in connections_of(facts) for consumer in connection.consumers]
+        return lambda queue: times((each.from_us, each.to_us) for each in consumers if each.queue == queue)
+    connected = _all_connected(facts)
+    return lambda _: connected
 
 
 def _all_connected(facts: Facts) -> Times:

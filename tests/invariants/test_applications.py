@@ -156,6 +156,19 @@ def test_a_queue_does_not_stand_still_while_its_publisher_does_not_try() -> None
     assert tries.verdict == Verdict.INVALID, tries.summary
 
 
+@pytest.mark.parametrize(("queue", "verdict"), [("", Verdict.VALID), ("q2", Verdict.VALID), ("q1", Verdict.INVALID)])
+def test_a_queue_keeps_messages_from_its_consumers_alone(queue: str, verdict: Verdict) -> None:
+    """A process that is connected again, and does not subscribe again, is no fault of the cluster."""
+    ready = {"q1": {"ready": 5, "unacked": 0, "leader": "a1", "members": 3, "online": 3}}
+    samples = [event(at_s, "sample", node="", queues=ready) for at_s in range(45, 95)]
+    wire = [*connection(0, "job", 0, 21, queue="q1", end="lost"), *connection(1, "job", 43, queue=queue)]
+    worker = [event(43, "worker", worker="consumer-0", event="connected", node="a1", detail="")]
+    given = [cluster(), queues("q1"), phases(), load(10, None), KILL, node_states(unlike={"b1": [(20, 42, "down")]})]
+    given += [JOB, *wire, *worker, *samples, *(sample(at_s) for at_s in range(45))]
+    finding = found("recovery", history([publish(0, 5)], [deliver(0, 6)], given), within_s=20)
+    assert finding.verdict == verdict, finding.summary
+
+
 def test_a_tap_reads_many_messages_at_one_moment() -> None:
     """Twenty at one microsecond are no sign of a damaged record, as they are where consumers read the clock."""
     got = [deliver(number, 30.0) for number in range(20)]
