@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from rabbitmq_resilience.checkers.application_connections import connections_of
 from rabbitmq_resilience.checkers.facts import Facts
 from rabbitmq_resilience.checkers.gaps import UNWATCHED_S_MAX
 from rabbitmq_resilience.checkers.message_ledger import ledger_of
@@ -94,7 +95,8 @@ class RunEnded:
 
 @dataclass(frozen=True)
 class LoadNotZero:
-    """Messages were confirmed in the steady phase, and some were delivered."""
+    """Messages were confirmed in the steady phase, and some were delivered. An application that never consumes is
+    judged by what it publishes."""
 
     scope: ClassVar[Scope] = "run"
 
@@ -108,9 +110,16 @@ class LoadNotZero:
         confirmed = 0 if ledger.traffic is None else int(np.sum(ledger.traffic.messages[:ticks]))
         plain = any(use["plain"] for event in facts.of_kind(ApplicationUseEvent) for use in event.processes.values())
         problems = [] if confirmed or plain else ["nothing was confirmed in the steady phase"]
-        problems += [] if ledger.read else ["nothing was delivered"]
+        problems += [] if ledger.read or _consumes_nothing(facts) else ["nothing was delivered"]
         good = f"{counted(confirmed, 'message was', 'messages were')} confirmed in the steady phase"
         return _finding(problems, good, confirmed_steady=confirmed, deliveries=ledger.deliveries)
+
+
+def _consumes_nothing(facts: Facts) -> bool:
+    """Return whether the load is an application of which no process ever had a consumer, or got a message."""
+    uses = list(facts.of_kind(ApplicationUseEvent))
+    got = any(use["delivered"] for event in uses for use in event.processes.values())
+    return bool(uses) and not got and not any(connection.consumers for connection in connections_of(facts))
 
 
 @dataclass(frozen=True)

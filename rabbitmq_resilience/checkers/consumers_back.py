@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from rabbitmq_resilience.checkers.application_connections import connections_of, consumers_at, least_consumers
+from rabbitmq_resilience.checkers.facts import Facts
 from rabbitmq_resilience.checkers.units import counted, seconds
 from rabbitmq_resilience.checkers.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
-from rabbitmq_resilience.history.events import ApplicationUseEvent
+from rabbitmq_resilience.history.events import ApplicationUseEvent, WireEvent
 
 
 class ConsumersBack(InvariantSpec):
@@ -35,7 +37,7 @@ class ConsumersBack(InvariantSpec):
             return Finding(Verdict.VALID, "there was no fault")
         connections = connections_of(facts)
         use = next(facts.of_kind(ApplicationUseEvent), None)
-        passing = use.skipped if use is not None else {}
+        passing = {*(use.skipped if use is not None else ()), *_passing(facts)}
         counts = least_consumers(connections, phases.get("steady", phases["chaos"]), phases["chaos"])
         wanted = {queue: count for queue, count in counts.items() if count and queue not in passing}
         if not wanted:
@@ -58,3 +60,12 @@ class ConsumersBack(InvariantSpec):
         examples = tuple(list(problems.values())[:EXAMPLES_MAX])
         verdict = Verdict.UNKNOWN if short else Verdict.INVALID
         return Finding(verdict, examples[0], numbers, examples, coverage)
+
+
+def _passing(facts: Facts) -> Iterator[str]:
+    """Yield the queues that were declared to go with their connection or with their last consumer. The broker's list of
+    the application's queues may have been made before that."""
+    for event in facts.of_kind(WireEvent):
+        fields = event.fields
+        if event.what == "queue_declared" and not fields["passive"] and (fields["exclusive"] or fields["auto_delete"]):
+            yield fields["queue"]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rabbitmq_resilience.checkers.assumptions import LoadNotZero
 from rabbitmq_resilience.checkers.verdict import History, Verdict
 from rabbitmq_resilience.checkers.wholeness import HistoryWhole
 from tests.invariants.literal import (
@@ -144,6 +145,23 @@ def test_a_queue_that_lacks_one_of_two_consumers_is_named() -> None:
     finding = consumers(connection(0, "job", 0, queue="q1"), connection(1, "job", 0, 30, queue="q1", end="lost"))
     assert finding.verdict == Verdict.INVALID
     assert finding.summary.startswith("q1 had 2 consumers before the faults, and 1 at +")
+
+
+def test_a_queue_for_answers_need_not_come_back() -> None:
+    """It is declared after the broker listed the queues, and the next one has another name."""
+    fields = {"queue": "amq.gen-1", "durable": False, "exclusive": True, "auto_delete": False, "passive": False}
+    declared = event(5, "wire", connection=1, what="queue_declared", channel=1, fields=fields)
+    answers = connection(1, "job", 5, 30, queue="amq.gen-1", end="lost")
+    assert consumers(connection(0, "job", 0, queue="q1"), declared, *answers).verdict == Verdict.VALID
+    assert consumers(connection(0, "job", 0, queue="q1"), *answers).verdict == Verdict.INVALID
+
+
+def test_an_application_that_never_consumes_is_judged_by_what_it_publishes() -> None:
+    """If it subscribes, and gets nothing, the load is none."""
+    publishes = record(use(web={"publisher": 0}), connection(0, "web", 0), sent_s=steadily(0, 20))
+    assert LoadNotZero().check(publishes).verdict == Verdict.VALID
+    subscribes = record(use(web={"publisher": 0}), connection(0, "web", 0, queue="q1"), sent_s=steadily(0, 20))
+    assert LoadNotZero().check(subscribes).summary == "nothing was delivered"
 
 
 def test_a_queue_does_not_stand_still_while_its_publisher_does_not_try() -> None:
