@@ -132,6 +132,12 @@ def test_a_message_without_confirm_that_is_returned_is_returned(tmp_path: Path) 
     assert found.use["plain_lost"] == {}
 
 
+def test_each_of_two_equal_messages_that_are_returned_is_returned(tmp_path: Path) -> None:
+    rows = [publish(100, flag=True), publish(101, flag=True, tag=2), confirm(120, tag=2, multiple=True)]
+    rows += [Row(t_us, 0, 0, Kind.RETURNED, identity=1, routing_key="q", body=1) for t_us in (110, 111)]
+    assert written(tmp_path, *rows).messages == [("RETURNED", ""), ("RETURNED", "")]
+
+
 @pytest.mark.parametrize("t_us", [KNOWN_US - 1, DRAINED_US])
 def test_what_is_sent_too_early_or_too_late_may_be_lost(t_us: int, tmp_path: Path) -> None:
     """Before the queues were known, or while the consumers are asked to end."""
