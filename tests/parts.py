@@ -61,6 +61,7 @@ _MARKED = {
     "browser": Part("the scripts of pages in Chromium", workers=2),
     "engine": Part("containers, on a container engine"),
     "kubernetes": Part("pods and jobs, on a Kubernetes"),
+    "applications": Part("programs with the clients that people use, on a broker: each is prepared, and serves"),
     "generated": Part("many more generated cases than `check` has time for", workers=2),
 }
 _COMMANDS = {
