@@ -1,14 +1,17 @@
 package orders;
 
 import com.rabbitmq.client.ShutdownSignalException;
+import java.util.concurrent.atomic.AtomicBoolean;
 import org.springframework.amqp.rabbit.connection.Connection;
 import org.springframework.amqp.rabbit.connection.ConnectionFactory;
 import org.springframework.amqp.rabbit.connection.ConnectionListener;
 import org.springframework.stereotype.Component;
 
-/** Reports each connection, and the loss of each. */
+/** Reports when there is a connection, and when it is lost. The listener may be called twice for one. */
 @Component
 class Connections implements ConnectionListener {
+
+    private final AtomicBoolean connected = new AtomicBoolean();
 
     Connections(ConnectionFactory factory) {
         factory.addConnectionListener(this);
@@ -16,12 +19,14 @@ class Connections implements ConnectionListener {
 
     @Override
     public void onCreate(Connection connection) {
-        System.out.println("connected");
+        if (connected.compareAndSet(false, true)) {
+            System.out.println("connected");
+        }
     }
 
     @Override
     public void onShutDown(ShutdownSignalException signal) {
-        if (!signal.isInitiatedByApplication()) {
+        if (!signal.isInitiatedByApplication() && connected.compareAndSet(true, false)) {
             System.out.println("connection lost: " + signal.getMessage());
         }
     }
