@@ -21,6 +21,7 @@ from rabbitmq_resilience.checkers.message_ledger import ledger_of
 from rabbitmq_resilience.checkers.observed_faults import NEVER_US
 from rabbitmq_resilience.checkers.oracle import noticed_within_s
 from rabbitmq_resilience.checkers.own_messages import OwnMessages
+from rabbitmq_resilience.checkers.patience import PATIENCE_S, patience_of_s, patience_s, tried_in_vain
 from rabbitmq_resilience.checkers.spacing import Spacing
 from rabbitmq_resilience.checkers.times import Period, later, left, periods, union
 from rabbitmq_resilience.checkers.traffic import TICK_US, Traffic
@@ -35,12 +36,8 @@ from rabbitmq_resilience.checkers.verdict import (
     Number,
     Verdict,
 )
-from rabbitmq_resilience.history.events import LoadEvent
 from rabbitmq_resilience.model.durations import TICKS_MAX
 
-#: Time for clients to give up (``confirm_timeout_s`` is 10 s by default) and for leaders to be elected.
-PATIENCE_S = 15.0
-ELECTED_S, PAUSES_LATE_FROM = 5.0, (4,)  # its part for elections; the version from which nodes await each silent peer
 #: A queue that refuses messages for a smaller part of its stall also had another cause to stand still.
 REFUSED_MIN = 0.75
 #: If confirms come often, shorter silence says nothing.
@@ -97,7 +94,7 @@ class Availability(InvariantSpec):
         """Return the longest bound of any version and queue type in a cluster with that many nodes, and the grace."""
         if self.stall_s_max is not None:
             return self.stall_s_max + self.grace_s
-        patience_s = _patience_of_s(max(1, _tried_in_vain(nodes)), confirm_timeout_s)
+        patience_s = patience_of_s(max(1, tried_in_vain(nodes)), confirm_timeout_s)
         return TICKS_MAX * net_ticktime_s + patience_s + self.grace_s
 
     def bound_of_s(self, facts: Facts, cluster: ClusterFacts) -> float:
@@ -105,7 +102,7 @@ class Availability(InvariantSpec):
         if self.stall_s_max is not None:
             return self.stall_s_max
         found = forms(facts, cluster, facts.publishing_us or (0.0, NEVER_US))
-        return max(_patience_s(facts, form) + noticed_within_s(form, q) for form in found for q in facts.queues)
+        return max(patience_s(facts, form) + noticed_within_s(form, q) for form in found for q in facts.queues)
 
     def check(self, history: History) -> Finding:
         facts, ledger = history.facts, ledger_of(history)
@@ -138,24 +135,6 @@ class Availability(InvariantSpec):
             stalls = [stall for stall in waits if stall.length_s > bound_s]
             judged.append(_judged(queue.name, seen, demanded, facts, bound_s, stalls))
         return _finding(facts, judged, bound_s)
-
-
-def _patience_s(facts: Facts, form: ClusterFacts) -> float:
-    """Return the seconds that publishers may need to reach a node that serves, after a fault was noticed."""
-    timeouts_s = [event.confirm_timeout_s for event in facts.of_kind(LoadEvent) if event.confirm_timeout_s is not None]
-    pauses_in_time = form.pauses and form.broker_version < PAUSES_LATE_FROM
-    in_vain = 1 if pauses_in_time else _tried_in_vain(len(form.nodes))
-    return _patience_of_s(in_vain, max(timeouts_s, default=PATIENCE_S - ELECTED_S))
-
-
-def _tried_in_vain(nodes: int) -> int:
-    """Return how many of that many nodes may lack a majority and serve no client."""
-    return (nodes - 1) // 2
-
-
-def _patience_of_s(in_vain: int, confirm_timeout_s: float) -> float:
-    """Return the seconds in which a publisher gives up ``in_vain`` nodes and a leader is elected."""
-    return max(PATIENCE_S, ELECTED_S + in_vain * confirm_timeout_s)
 
 
 @dataclass(frozen=True)

@@ -61,6 +61,7 @@ PLAIN = st.dictionaries(st.text(max_size=5), st.none() | st.integers() | st.text
 ROWS = st.dictionaries(st.text(max_size=5), PLAIN, max_size=3)
 TRIPS = st.dictionaries(st.text(max_size=5), st.lists(st.none() | st.floats(0, 1e6), max_size=3), max_size=2)
 COUNTS = st.dictionaries(st.sampled_from(["running", "flow", "blocked"]), st.integers(0, 20_000))
+OF_APPLICATIONS: dict[str, st.SearchStrategy[Any]] = {"fields": PLAIN, "processes": ROWS}
 EVENTS = st.one_of(
     [
         st.builds(
@@ -81,6 +82,7 @@ EVENTS = st.one_of(
             **({"connections": COUNTS} if "connections" in kind.__dataclass_fields__ else {}),
             **({"trips_ms": TRIPS} if "trips_ms" in kind.__dataclass_fields__ else {}),
             **{name: CHURNED for name in ("done", "failed") if name in kind.__dataclass_fields__},
+            **{name: values for name, values in OF_APPLICATIONS.items() if name in kind.__dataclass_fields__},
         )
         for kind in KINDS.values()
     ]
