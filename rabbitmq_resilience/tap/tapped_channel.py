@@ -69,6 +69,9 @@ class TappedChannel:
         #: The queue that an empty name means.
         self._last_queue = ""
         self._asked: deque[Any] = deque()
+        #: Consumers whose reply has not come, though later requests were answered; each with its limit of prefetch.
+        self._late: list[tuple[Any, int]] = []
+        self._limits: dict[int, int] = {}
         self._content: dict[Side, _Content] = {}
         self._say("channel_opened", session=session)
 
@@ -152,18 +155,30 @@ class TappedChannel:
 
     def _answered(self, reply: Any) -> Any:
         """Return the request that is answered now; None if there is none. A broker answers the requests of a channel in
-        their order, so the replies to those before it were lost: a rule can drop one."""
-        fitting = [asked for asked in self._asked if type(reply) in _REPLIES_TO[type(asked)] and not _unanswered(asked)]
+        their order, so the replies to those before it were lost: a rule can drop one. Only the reply to a consumer may
+        come late, as its queue sends it."""
+        late = [asked for asked, _ in self._late if isinstance(reply, spec.Basic.ConsumeOk)]
+        waiting = [asked for asked in self._asked if type(reply) in _REPLIES_TO[type(asked)] and not _unanswered(asked)]
+        fitting = [*late, *waiting]
         exact = [asked for asked in fitting if _name_in(asked) == _name_in(reply)]
         found = next(iter(exact or [asked for asked in fitting if not _name_in(asked)]), None)
+        if any(found is asked for asked in late):
+            self._limits |= {id(asked): prefetch for asked, prefetch in self._late if asked is found}
+            self._late = [one for one in self._late if one[0] is not found]
+            return found
         while found is not None and (asked := self._asked.popleft()) is not found:
-            if _unanswered(asked):
-                _DONE.get(type(asked), _ignored)(self, asked, None)
-            elif isinstance(asked, spec.Queue.Declare):
-                self._last_queue = asked.queue
-            elif isinstance(asked, spec.Basic.Consume):
-                self._consumers[asked.consumer_tag] = (self._named(asked), bool(asked.no_ack))
+            self._passed_over(asked)
         return found
+
+    def _passed_over(self, asked: Any) -> None:
+        """Take a request that was not answered before a later one."""
+        if _unanswered(asked):
+            _DONE.get(type(asked), _ignored)(self, asked, None)
+        elif isinstance(asked, spec.Queue.Declare):
+            self._last_queue = asked.queue
+        elif isinstance(asked, spec.Basic.Consume):
+            asked.queue = self._named(asked)
+            self._late.append((asked, self._prefetch))
 
     def _do_unanswered(self) -> None:
         """Take requests that want no reply as done, once those before them are answered."""
@@ -175,7 +190,8 @@ class TappedChannel:
         """Return the queue of a consumer, and whether its deliveries need no acknowledgement."""
         if (known := self._consumers.get(tag)) is not None:
             return known
-        asked = (each for each in self._asked if isinstance(each, spec.Basic.Consume) and each.consumer_tag == tag)
+        waiting = [*(asked for asked, _ in self._late), *self._asked]
+        asked = (each for each in waiting if isinstance(each, spec.Basic.Consume) and each.consumer_tag == tag)
         found = next(asked, None)
         return ("", False) if found is None else (self._named(found), bool(found.no_ack))
 
@@ -238,7 +254,8 @@ class TappedChannel:
         tag = asked.consumer_tag if reply is None else reply.consumer_tag
         queue, automatic = self._named(asked), bool(asked.no_ack)
         self._consumers[tag] = (queue, automatic)
-        fields = {"automatic": automatic, "prefetch": self._prefetch, "session": self.session}
+        prefetch = self._limits.pop(id(asked), self._prefetch)
+        fields = {"automatic": automatic, "prefetch": prefetch, "session": self.session}
         self._say("consuming", consumer=tag, queue=queue, **fields)
 
 

@@ -284,6 +284,8 @@ def test_no_name_is_mistaken_and_no_tag_is_lost(tap: Tap, port: int, tmp_path: P
         while (last := client.next()).name != "basic.ack" or last.fields["delivery"] != 2:
             names.append(last.name)
         assert names.count("basic.return") == 2
+        if "basic.consume-ok" not in names:  # the queue sends it, after other replies perhaps
+            client.expect("basic.consume-ok", 1)
         client.say(1, "channel.close", code=200)
         client.expect("channel.close-ok", 1)
         client.open(1)
@@ -296,9 +298,10 @@ def test_no_name_is_mistaken_and_no_tag_is_lost(tap: Tap, port: int, tmp_path: P
         client.say(1, "tx.rollback")
         client.publish(1, "of the second", b"committed")
         client.say(1, "tx.commit")
+        for reply in ("tx.select-ok", "tx.rollback-ok", "tx.commit-ok"):  # a broker takes nothing during a commit
+            client.expect(reply, 1)
         client.say(1, "basic.get")
-        heard = [client.next().name for _ in range(6)]
-        assert heard == ["tx.select-ok", "tx.rollback-ok", "tx.commit-ok", "basic.get-ok", "header", "body"]
+        assert [client.next().name for _ in range(3)] == ["basic.get-ok", "header", "body"]
         client.say(1, "basic.ack", delivery=0, multiple=True)
         client.say(1, "tx.commit")
         client.expect("tx.commit-ok", 1)

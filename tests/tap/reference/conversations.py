@@ -77,15 +77,16 @@ class Life:
     def replied(self, name: str, reply: dict[str, Any]) -> list[Request]:
         """Return the requests that are done by a reply, in their order."""
         key = str(reply.get("tag", "") if name == "basic.consume-ok" else reply.get("queue", ""))
-        fits = [
-            each for each in self.requests if each.state == "open" and each.wants_reply and name in answers(each.name)
-        ]
+        waiting = [each for each in self.requests if each.state in {"open", "late"} and each.wants_reply]
+        fits = [each for each in waiting if name in answers(each.name)]
         found = [each for each in fits if each.key == key] or [each for each in fits if not each.key]
         if not found:
             return []
         done = []
         for each in self.requests[: self.requests.index(found[0])]:
-            if each.state == "open":
+            if each.state == "open" and each.name == "basic.consume" and each.wants_reply:
+                each.state = "late"  # its queue replies by itself
+            elif each.state == "open":
                 each.state = "lost" if each.wants_reply else "done"
                 done += [each] * (each.state == "done")
         found[0].state, found[0].reply = "done", reply
@@ -105,7 +106,7 @@ class Life:
     def consumer(self, tag: str) -> Request | None:
         consumes = [each for each in self.requests if each.name == "basic.consume" and id(each) not in self.cancelled]
         named = [each for each in consumes if (each.reply.get("tag") or each.asked["tag"]) == tag]
-        known = [each for each in named if each.state != "open"]
+        known = [each for each in named if each.state not in {"open", "late"}]
         return known[-1] if known else named[0] if named else None
 
     def prefetch(self, before: Request) -> int:
