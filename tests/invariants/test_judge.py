@@ -182,8 +182,21 @@ def whole_run() -> History:
     deliveries += [deliver(n, times[n] + 0.02, queue=1, consumer=1) for n in np.flatnonzero(rejected).tolist()]
     rebalanced = fault(40, 40.5, step=9, name="rebalance", operation=True)
     asked = [event(at, "flow_states", node="a1", connections={"running": 2}, flow_queues=[]) for at in range(5, 95, 5)]
-    happened = [*events, load(10, 20), cut, rebalanced, declared, known, asked, drained]
+    happened = [*events, load(10, 20), cut, rebalanced, declared, known, asked, drained, *of_application()]
     return replace(history(publishes, deliveries, happened, metrics=[*whole_metrics()]), alerts=no_alerts)
+
+
+def of_application() -> list[Event]:
+    """A program that publishes, consumes, and acknowledges everything, over one connection that lasts."""
+    idle = dict.fromkeys(("published", "plain", "automatic", "returned", "unsettled"), 0)
+    use = {"publisher": 0, "consumer": 0, "delivered": 1800, "acknowledged": 1800, **idle, "unsettled_in": {}}
+    wire = {"opened": {"process": "web-0", "node": "b1"}, "connected": {}}
+    wire["consuming"] = {"consumer": "c", "queue": "q1"}
+    return [
+        event(0, "application", process="web-0", event="started", pid=1),
+        *(event(0, "wire", connection=0, what=what, fields=fields) for what, fields in wire.items()),
+        event(94, "application_use", processes={"web-0": use}),
+    ]
 
 
 ONE_IN = 10
