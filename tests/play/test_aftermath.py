@@ -43,7 +43,8 @@ def context(clock: Clock, *, idle_back_after_s: float, queue_back_after_s: float
         received_by_consumer=lambda: [next(counts)],
         queues_of_consumer=lambda _: ["q1"],
         idle_missing=lambda: 0 if past(idle_back_after_s) else 7,
-        load=SimpleNamespace(idle_connections=IDLE, early_consumers=[0, 1]),
+        idle_connections=IDLE,
+        early_consumers=[0, 1],
     )
     api = SimpleNamespace(running_nodes=lambda: {"rabbit@a1"})
     topology = SimpleNamespace(node_names=["a1"])
@@ -88,5 +89,5 @@ def test_a_consumer_that_waits_for_the_drain_leaves_messages_lying(monkeypatch: 
     played.observer = SimpleNamespace(states={"a1": "up"}, partitions={}, queues=rows, fresh_queues=lambda **_: rows)
     places: Any = {"q1": {"type": "quorum", "members": ["a1"], "leader": "a1"}}
     assert "consumer 0" in await_recovery(RECOVERY_S, played, places)
-    played.load.load.early_consumers = []
+    played.load.early_consumers = []
     assert await_recovery(RECOVERY_S, played, places) == ""
