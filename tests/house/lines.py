@@ -33,7 +33,7 @@ BEFORE = {
     "extensions/attached": 8083,
     "all": 60365,
 }
-_NOT_PARTED = {"model": "in others", "extensions/setup": "in `tools`", "the core": "not parted"}
+_NOT_PARTED = {"model": "in others", "tap": "not there", "extensions/setup": "in `tools`", "the core": "not parted"}
 _EXTENSIONS = ("sweeps", "jobs", "nights", "incidents", "tables", "attached", "setup")
 _HEAD = """\
 # Lines of the package, room by room
