@@ -48,6 +48,10 @@ class Answer:
     settled: tuple[int, ...]
     by_consumer: tuple[tuple[str, int], ...]
 
+    def __str__(self) -> str:
+        judged = ", ".join(f"{name} {verdict}" for name, verdict in self.verdicts)
+        return f"{'lost' if self.lost else 'not lost'}, {judged}"
+
 
 def found(case: Case) -> Answer:
     """Return what the conversion and the checkers say."""
