@@ -71,6 +71,7 @@ class TappedChannel:
         self._asked: deque[Any] = deque()
         #: Consumers whose reply has not come, though later requests were answered; each with its limit of prefetch.
         self._late: list[tuple[Any, int]] = []
+        #: By identity of a request, what held when it was asked: the limit of prefetch, or how much was published.
         self._limits: dict[int, int] = {}
         self._content: dict[Side, _Content] = {}
         self._say("channel_opened", session=session)
@@ -88,6 +89,8 @@ class TappedChannel:
         elif (sent := _SENT.get((sender, type(method)))) is not None:
             sent(self, method)
         elif sender is Side.CLIENT and type(method) in _REPLIES_TO:
+            if isinstance(method, spec.Tx.Commit | spec.Tx.Rollback):
+                self._limits[id(method)] = self._published
             self._asked.append(method)
             self._do_unanswered()
 
@@ -138,8 +141,9 @@ class TappedChannel:
     def _fields_of(self, method: Any) -> dict[str, Any]:
         """Return the fields of a message's row that depend on the method that carries it."""
         if isinstance(method, spec.Basic.Publish):
-            self._published += self._mode is Mode.CONFIRMS
-            tag = self._published if self._mode is Mode.CONFIRMS else 0
+            counts = self._mode in {Mode.CONFIRMS, Mode.TRANSACTIONS}
+            self._published += counts
+            tag = self._published if counts else 0
             fields = {"kind": Kind.PUBLISHED, "tag": tag, "flag": bool(method.mandatory)}
             return fields | {"mode": self._mode, "place": method.exchange or ""}
         if isinstance(method, spec.Basic.Return):
@@ -250,6 +254,10 @@ class TappedChannel:
     def _limited(self, asked: Any, _: Any) -> None:
         self._prefetch = asked.prefetch_count
 
+    def _ended(self, kind: Kind, asked: Any) -> None:
+        """Record the end of a transaction, which has the messages that were published before it was asked for."""
+        self._row(kind, tag=self._limits.pop(id(asked), 0), multiple=True)
+
     def _consumes(self, asked: Any, reply: Any) -> None:
         tag = asked.consumer_tag if reply is None else reply.consumer_tag
         queue, automatic = self._named(asked), bool(asked.no_ack)
@@ -297,8 +305,8 @@ _DONE: Mapping[type, Callable[[TappedChannel, Any, Any], None]] = {
     spec.Exchange.Declare: TappedChannel._exchange_declared,
     spec.Basic.Qos: TappedChannel._limited,
     spec.Basic.Consume: TappedChannel._consumes,
-    spec.Tx.Commit: lambda c, _, __: c._row(Kind.COMMITTED),
-    spec.Tx.Rollback: lambda c, _, __: c._row(Kind.ROLLED_BACK),
+    spec.Tx.Commit: lambda c, asked, _: c._ended(Kind.COMMITTED, asked),
+    spec.Tx.Rollback: lambda c, asked, _: c._ended(Kind.ROLLED_BACK, asked),
 }
 
 _NAMED = {name_of(method): method for method in spec.methods.values()}

@@ -47,7 +47,8 @@ class Row(NamedTuple):
 
     - ``connection``: a number of the tap's. ``session``: the number of the channel in its connection, in the order in
       which channels were opened; a channel that is opened again has another one.
-    - ``tag``: the delivery tag; of a publish with confirms the number that its confirm will have; otherwise 0.
+    - ``tag``: the delivery tag; of a publish with confirms the number that its confirm will have, and in
+      transactions its number on the channel; of a transaction's end the last number that belongs to it; otherwise 0.
     - ``multiple``: all tags up to this one. ``flag``: of a publish and a return mandatory, of a delivery redelivered,
       of a rejection requeue.
     - ``place``: the exchange of a publish or a return, the queue of a delivery; empty if it is not known.

@@ -168,16 +168,22 @@ class WireMessages:
             case Kind.RETURNED:
                 _mark_returned(row, channel)
             case Kind.COMMITTED | Kind.ROLLED_BACK:
-                outcome = Outcome.CONFIRMED if kind is Kind.COMMITTED else Outcome.NACKED
-                for publish in channel.transaction:
-                    self._settle(publish, outcome, row.t_us)
-                channel.transaction.clear()
+                self._end_transaction(row, channel)
             case Kind.DELIVERED | Kind.GOT:
                 self._delivered(row, session, channel)
             case Kind.ACKED | Kind.REJECTED:
                 for tag in _meant(row, channel.deliveries):
                     delivery = channel.deliveries.pop(tag)
                     delivery.settled, delivery.requeued = True, kind is Kind.REJECTED and row.flag
+
+    def _end_transaction(self, row: Row, channel: _WaitingMessages) -> None:
+        """Settle the messages of a transaction. Those that were published after its end was asked for belong to the
+        next one."""
+        outcome = Outcome.CONFIRMED if row.kind == Kind.COMMITTED else Outcome.NACKED
+        for publish in channel.transaction:
+            if publish.tag <= row.tag:
+                self._settle(publish, outcome, row.t_us)
+        channel.transaction = [publish for publish in channel.transaction if publish.tag > row.tag]
 
     def _published(self, row: Row, session: Session, channel: _WaitingMessages) -> None:
         process, node = self._connection(row.connection)

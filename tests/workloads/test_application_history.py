@@ -95,6 +95,14 @@ def test_a_message_that_is_sent_again_after_no_confirm_is_not_lost(named: bool, 
     assert found.messages == [("UNKNOWN", ""), ("CONFIRMED", "q")]
 
 
+def test_a_transaction_has_the_messages_from_before_its_end_was_asked_for(tmp_path: Path) -> None:
+    """A client need not wait: the second message came before the rollback of the first was answered."""
+    rows = [publish(100, 1, tag=1, mode=Mode.TRANSACTIONS), publish(110, 2, tag=2, mode=Mode.TRANSACTIONS)]
+    undone = Row(120, 0, 0, Kind.ROLLED_BACK, tag=1, multiple=True)
+    done = Row(130, 0, 0, Kind.COMMITTED, tag=2, multiple=True)
+    assert written(tmp_path, *rows, undone, done).messages == [("NACKED", ""), ("CONFIRMED", "")]
+
+
 def test_messages_of_one_id_with_other_bodies_are_both_owed(tmp_path: Path) -> None:
     """Two programs may both number their messages from 1."""
     rows = publish(100, named=True, body=7), publish(200, connection=1, named=True, body=8)

@@ -38,6 +38,8 @@ class Request:
     asked: dict[str, Any]
     state: str = "open"
     reply: dict[str, Any] = field(default_factory=dict)
+    #: How many messages with confirms, or in transactions, came before it.
+    published: int = 0
 
     @property
     def wants_reply(self) -> bool:
@@ -227,7 +229,7 @@ class Heard:
                     if each.name == "basic.consume" and (each.reply.get("tag") or each.asked["tag"]) == values["tag"]:
                         life.cancelled |= {id(each)} if each.state != "open" else set()
         elif side == CLIENT and answers(name):
-            life.requests.append(Request(name, values))
+            life.requests.append(Request(name, values, published=life.published))
             self._done(channel, life, life.due())
         elif side == BROKER:
             self._done(channel, life, life.replied(name, values))
@@ -253,7 +255,8 @@ class Heard:
                 fields = {"automatic": asked["no_ack"], "prefetch": life.prefetch(each), "session": life.session}
                 self._say("consuming", channel, consumer=each.reply.get("tag", asked["tag"]), queue=queue, **fields)
             elif each.name in {"tx.commit", "tx.rollback"}:
-                self._row(life, {"tx.commit": "COMMITTED", "tx.rollback": "ROLLED_BACK"}[each.name])
+                kind = {"tx.commit": "COMMITTED", "tx.rollback": "ROLLED_BACK"}[each.name]
+                self._row(life, kind, tag=each.published, multiple=True)
 
     def _message(self, side: int, life: Life) -> None:
         name, values, header, body = life.message[side]
@@ -273,8 +276,8 @@ class Heard:
             "named": named,
         }
         if name == "basic.publish":
-            life.published += life.mode == "CONFIRMS"
-            tag = life.published if life.mode == "CONFIRMS" else 0
+            life.published += life.mode in {"CONFIRMS", "TRANSACTIONS"}
+            tag = life.published if life.mode in {"CONFIRMS", "TRANSACTIONS"} else 0
             place = values["exchange"]
             self._row(life, "PUBLISHED", tag=tag, flag=values["mandatory"], mode=life.mode, place=place, **fields)
         elif name == "basic.return":
