@@ -16,7 +16,7 @@ from rabbitmq_resilience.scenario import fault_file
 from rabbitmq_resilience.sut.pool import ClusterPool
 from tests.parts import ROOT
 
-pytestmark = pytest.mark.core
+pytestmark = pytest.mark.plays
 
 EXAMPLES = ROOT / "faults" / "examples"
 PROVEN = ["injecting", "injected", "proven", "healing", "healed", "heal_proven"]
