@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,7 +26,6 @@ from tests.whole import await_fit, await_whole
 pytestmark = pytest.mark.core
 
 BALANCED = topology_catalogue.load("three_nodes_two_balancers")
-NO_EVENTS = Path(__file__).with_name("no_events.jsonl")
 PROXIED = [Link("publisher:0", "balancer:0"), Link("balancer:0", "b1"), Link("balancer:1", "b1")]
 
 
@@ -53,7 +51,7 @@ class Told(dict[str, str]):
 
 
 def play(cluster: RunningCluster, *steps: AnyFault) -> dict[int, Told]:
-    unused: Any = SimpleNamespace(leader_of=None, worker=lambda _: SimpleNamespace(events_file=NO_EVENTS))
+    unused: Any = SimpleNamespace(leader_of=None, client_events=lambda _: [])
     told: dict[int, Told] = {}
 
     def record(kind: str, **fields: Any) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import closing, suppress
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -35,8 +34,6 @@ OF_CLIENT = frozenset(Link("publisher:0", node) for node in EACH)
 RESTS_S = 4.0
 #: A shorter cut is proven only where brokers get a processor in that time, which other programs may keep from them.
 SHORTEST_TOLD_S = 0.4
-#: What clients that are not there have recorded. (``/dev/null`` is an ordinary file on some machines.)
-NO_EVENTS = Path(__file__).with_name("no_events.jsonl")
 PROVEN = ["injecting", "injected", "proven", "healing", "healed", "heal_proven"]
 PROVEN_LATE = ["injecting", "injected", "healing", "healed", "proven", "heal_proven"]
 
@@ -101,7 +98,7 @@ class Played(list[dict[str, Any]]):
 
 def play(cluster: LocalCluster, step: AnyFault, *others: AnyFault) -> Played:
     """The events of ``step``. Without load: nobody looks for a leader, and no client is connected."""
-    unused: Any = SimpleNamespace(leader_of=None, worker=lambda _: SimpleNamespace(events_file=NO_EVENTS))
+    unused: Any = SimpleNamespace(leader_of=None, client_events=lambda _: [])
     played = Played()
 
     def record(kind: str, **fields: Any) -> None:

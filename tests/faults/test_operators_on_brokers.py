@@ -36,8 +36,6 @@ from tests.whole import await_whole
 
 pytestmark = pytest.mark.core
 
-#: What clients that are not there have recorded. (``/dev/null`` is an ordinary file on some machines.)
-NO_EVENTS = Path(__file__).with_name("no_events.jsonl")
 THREE = topology_catalogue.load("three_nodes_three_zones")
 PROVEN = ["injecting", "injected", "proven", "healing", "healed", "heal_proven"]
 
@@ -53,7 +51,7 @@ def formed() -> Iterator[LocalCluster]:
 def play(formed: LocalCluster) -> Iterator[Callable[..., Mapping[int, list[dict[str, Any]]]]]:
     """Plays steps without load; what was journalled of each."""
     await_whole(formed)
-    unused: Any = SimpleNamespace(events_file=NO_EVENTS, load=SimpleNamespace(vhost="operators"))
+    unused: Any = SimpleNamespace(vhost="operators")
     with Observer(formed, "operators", lambda *_, **__: None) as observer:
 
         def played(*steps: AnyFault) -> Mapping[int, list[dict[str, Any]]]:
@@ -220,7 +218,7 @@ def test_a_feature_flag_is_enabled_on_all_nodes_for_good() -> None:
     """On 4.0, whose new clusters have their metadata in Mnesia."""
     if not TRIXIE.is_there():
         pytest.skip("the home of 4.0 is not there")
-    flag, unused = "khepri_db", SimpleNamespace(events_file=NO_EVENTS, load=SimpleNamespace(vhost="operators"))
+    flag, unused = "khepri_db", SimpleNamespace(vhost="operators")
     with LocalCluster.form(THREE, broker=find_broker(TRIXIE.place())) as cluster:
         assert not any(cluster.api(node).has_feature(flag) for node in THREE.node_names)
         journal: list[dict[str, Any]] = []

@@ -126,7 +126,9 @@ def test_a_process_is_killed_with_its_children_and_started_again(tmp_path: Path,
 
 def test_a_process_that_is_asked_ends_and_one_that_does_not_is_killed(tmp_path: Path, guard: ProcessGuard) -> None:
     """What a process says at its end is there when ``await_end`` returns."""
-    polite = Started(tmp_path, guard, "import signal; print(1, flush=True); signal.pause()", stop_signal="INT")
+    # Where the tests run in the background of a shell, SIGINT is ignored by what they start.
+    heeds = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+    polite = Started(tmp_path, guard, f"{heeds}; print(1, flush=True); signal.pause()", stop_signal="INT")
     polite.instance.start()
     polite.await_written()
     polite.instance.ask_to_end()
