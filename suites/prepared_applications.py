@@ -54,6 +54,10 @@ class Application(Spec):
     registry: Literal["PyPI", "Maven Central", "Go modules", "npm", "crates"]
     #: The folder of its sources; None if it has the application's name.
     folder: str | None = None
+    #: The application whose files it shares; those of its own folder replace them.
+    shares: str | None = None
+    #: The issue that it shows, or whose repair it shows.
+    shows: str | None = None
     several_hosts: bool
     confirms: bool = True
     acknowledges: Literal["after_work", "before_work", "automatically"] = "after_work"
@@ -109,7 +113,8 @@ def prepared(name: str, *, cache: Path = CACHE) -> Prepared:
         raise ToolMissingError(f"{name} needs {' and '.join(missing)} on PATH, which is not there: install it first")
     began_s = time.monotonic()
     stamp.unlink(missing_ok=True)
-    shutil.copytree(sources(name, application), folder, dirs_exist_ok=True, ignore=_made_by_hand)
+    for source in _folders(name, application):
+        shutil.copytree(source, folder, dirs_exist_ok=True, ignore=_made_by_hand)
     for step in application.prepare:
         try:
             run(_found(step, folder), doing=f"preparing {name}: {' '.join(step[:3])}", cwd=folder)
@@ -153,9 +158,20 @@ def _digest(name: str, application: Application) -> str:
 
 def source_files(name: str, application: Application) -> Iterator[Path]:
     """Yield the files of a program, without what a build by hand has left there."""
-    for path in sorted(sources(name, application).rglob("*")):
-        if path.is_file() and not set(path.relative_to(EXAMPLES).parts) & set(_MADE):
-            yield path
+    files = {
+        path.relative_to(folder): path
+        for folder in _folders(name, application)
+        for path in folder.rglob("*")
+        if path.is_file() and not set(path.relative_to(folder).parts) & set(_MADE)
+    }
+    yield from sorted(files.values())
+
+
+def _folders(name: str, application: Application) -> Iterator[Path]:
+    """Yield the folders of its files; those of a later one replace those of an earlier one."""
+    if application.shares is not None:
+        yield sources(application.shares, applications()[application.shares])
+    yield sources(name, application)
 
 
 def main(names: Sequence[str]) -> int:

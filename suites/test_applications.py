@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
+from rabbitmq_resilience.checkers.verdict import Verdict
 from rabbitmq_resilience.model import topology_catalogue
 from rabbitmq_resilience.nemesis.conditions import AfterStep, NodeIs, When
 from rabbitmq_resilience.nemesis.disconnect import Disconnect
@@ -19,6 +20,7 @@ from rabbitmq_resilience.nemesis.kill import Kill
 from rabbitmq_resilience.nemesis.partition import Partition
 from rabbitmq_resilience.nemesis.stop import Stop
 from rabbitmq_resilience.runner.judging import Result
+from rabbitmq_resilience.scenario.expectations import Expectation
 from rabbitmq_resilience.scenario.model import Invariants, Phases, Scenario
 from rabbitmq_resilience.workload.application_model import ApplicationProcess, ApplicationWorkload, Flowing
 from suites.prepared_applications import NotPreparedError, Prepared, applications, found
@@ -33,22 +35,39 @@ WORKER = "application:worker-0"
 BACK_WITHIN_S = 30.0
 CUT_S = 20.0
 HELD_S = 25.0
-#: Programs that promise to come back; the others are there to be found unsafe.
-SOUND = [name for name, one in applications().items() if one.confirms and one.acknowledges == "after_work"]
+#: Programs that promise to come back; the others are there to be found unsafe, or for one defect.
+SOUND = [
+    name
+    for name, one in applications().items()
+    if one.confirms and one.acknowledges == "after_work" and one.shows is None
+]
+
+#: `Connection.ensure` opens a channel, and up to kombu 5.6 no consumer on it.
+STAYS_AWAY = Expectation(
+    broker=">=3.10",
+    verdict=Verdict.INVALID,
+    invariant="reconnects",
+    invariants_also=("consumers",),
+    reference="celery/kombu#814",
+)
 
 PHASES = Phases(steady_s=5, recovery_s=60, drain_s=60)
 
 
 @pytest.fixture(params=SOUND)
 def program(request: pytest.FixtureRequest) -> Prepared:
+    return one_prepared(request.param)
+
+
+def one_prepared(name: str) -> Prepared:
     """Return a program that is prepared. Skip if it is not."""
     try:
-        return found(request.param)
+        return found(name)
     except NotPreparedError as error:
         pytest.skip(str(error))
 
 
-def under(play: Play, what: str, program: Prepared, *schedule: AnyFault) -> Result:
+def under(play: Play, what: str, program: Prepared, *schedule: AnyFault, expect: Sequence[Expectation] = ()) -> Result:
     """Play the steps on three brokers with a producer and two workers of the program."""
     folder = program.folder
     producer, worker = (tuple(program.command(role)) for role in ("producer", "worker"))
@@ -77,6 +96,7 @@ def under(play: Play, what: str, program: Prepared, *schedule: AnyFault) -> Resu
                 "settled": {},
             }
         ),
+        expect=tuple(expect),
     )
     return play(scenario)
 
@@ -101,6 +121,13 @@ def test_a_consume_ok_comes_late(program: Prepared, play: Play) -> None:
     held = HoldMethod(at_s=1, for_s=HELD_S + 10, method="basic.consume-ok", process="worker-0", hold_s=HELD_S)
     lost = Disconnect(at_s=2, for_s=1, between=(WORKER, "all"))
     under(play, "The reply to a subscription comes late", program, held, lost)
+
+
+@pytest.mark.parametrize(("name", "expect"), [("kombu-one-consumer", ()), ("kombu-5.5-one-consumer", (STAYS_AWAY,))])
+def test_a_consumer_that_is_made_once(name: str, expect: Sequence[Expectation], play: Play) -> None:
+    """The connections of a worker are closed, and nothing of it asks for its consumer again (celery/kombu#814)."""
+    lost = Disconnect(at_s=2, for_s=1, between=(WORKER, "all"))
+    under(play, "A consumer that is made once loses its connection", one_prepared(name), lost, expect=expect)
 
 
 def in_turn(*nodes: str) -> Sequence[AnyFault]:

@@ -18,7 +18,7 @@ from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.sut.broker.management import ApiError, ManagementApi
 from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
 from rabbitmq_resilience.tools.distributions import find_broker
-from rabbitmq_resilience.tools.homes import TRIXIE
+from rabbitmq_resilience.tools.homes import SID, TRIXIE
 from rabbitmq_resilience.tools.waiting import wait_until
 from suites.prepared_applications import Prepared, Role, applications, prepared
 from tests.needs import skipped_without
@@ -126,6 +126,34 @@ def test_producer_and_worker(name: str, cluster: LocalCluster, tmp_path: Path) -
     if program.application.acknowledges != "automatically":
         assert counted(lines) in (sent, None)
     assert depth(api, queue) == 0
+
+
+def test_celery_from_before_april_2026_is_refused_by_4_3(tmp_path: Path) -> None:
+    """Its worker declares queues that are neither durable nor exclusive (celery/celery#10287); 5.7 does not.
+
+    Releases of 4.3 refuse them by default. Debian's package of 4.3.6 permits them, so a setting refuses them here."""
+    with skipped_without():
+        home = find_broker(SID.place())
+        old, new = prepared("celery-5.5"), prepared("celery")
+    refused = {"deprecated_features.permit.transient_nonexcl_queues": "false"}
+    with LocalCluster.form(Topology(name="applications", zones={"a": 1}, settings=refused), broker=home) as cluster:
+        api = cluster.api("a1")
+        host, port, _ = cluster.amqp_endpoint("a1")
+        environ = {"AMQP_URL": f"amqp://guest:guest@{host}:{port}"}
+        with started(old, "worker", tmp_path / "old", **environ):
+            wait_until(
+                lambda: "(541) INTERNAL_ERROR" in (tmp_path / "old.stderr").read_text(encoding="utf-8"),
+                timeout_s=STARTED_WITHIN_S,
+                what="a refusal",
+            )
+            assert api.get("consumers/%2F") == []
+        with started(new, "worker", tmp_path / "new", **environ) as process:
+            wait_until(
+                lambda: "orders" in {row["queue"]["name"] for row in api.get("consumers/%2F")},
+                timeout_s=STARTED_WITHIN_S,
+                what="a consumer of orders",
+            )
+            end(process, tmp_path / "new")
 
 
 GET = {"ackmode": "ack_requeue_true", "encoding": "auto"}

@@ -109,4 +109,5 @@ def main(role):
     say(f"ended: {program.run()}")
 
 
-main(sys.argv[1])
+if __name__ == "__main__":
+    main(sys.argv[1])
