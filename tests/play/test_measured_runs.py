@@ -48,9 +48,11 @@ def test_what_brokers_say_is_kept_and_judged_again_without_a_server(
     assert events[0].t_us < pc.min(table["t_us"]).as_py() + 1_000_000
     assert pc.max(table["t_us"]).as_py() < events[-1].t_us + 1_000_000
     assert not result.run.scraped.exists()
-    # On a busy machine a follower may be late, and whose fault that is cannot be said.
+    # On a busy machine brokers answer scrapes late, so that what they measure of themselves may be UNKNOWN.
     assert result.verdict is not Verdict.INVALID, result.story()
-    assert result.document["invariants"]["no_loss"]["verdict"] == "VALID", result.story()
+    sections = (result.document["assumptions"], result.document["invariants"])
+    not_valid = {name for section in sections for name, row in section.items() if row["verdict"] != "VALID"}
+    assert not_valid <= {"disk", *MEASURED}, result.story()
     assert result.document["numbers"]["replicated_bytes"] > 0
     assert 0 < result.document["numbers"]["memory_ratio_max"] < 1
 
