@@ -11,6 +11,7 @@ import pytest
 
 from rabbitmq_resilience.history.events import FaultEvent
 from rabbitmq_resilience.model import topology_catalogue
+from rabbitmq_resilience.nemesis.conditions import AfterStep, NodeIs, When
 from rabbitmq_resilience.nemesis.damage_file import DamageFile
 from rabbitmq_resilience.nemesis.disk_errors import DiskErrors
 from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
@@ -63,10 +64,11 @@ def test_all_nodes_lose_power_and_nothing_that_a_quorum_queue_confirmed(tmp_path
 
 def test_disks_are_slow_fail_and_are_damaged(tmp_path: Path) -> None:
     """A majority serves at any time."""
+    b1_is_back = When(after_step=AfterStep(step=1), node_is=NodeIs(node="b1", state="up"))
     result = played(
         tmp_path,
         SlowDisk(at_s=1, for_s=6, node="a1", flush_ms=200, write_ms=20),
         DiskErrors(at_s=2, for_s=5, node="b1", files="*.wal"),
-        DamageFile(at_s=30, for_s=4, node="c1", file="write_ahead_log", how="cut_tail"),
+        DamageFile(when=b1_is_back, for_s=4, node="c1", file="write_ahead_log", how="cut_tail"),
     )
     assert result.document["invariants"]["no_loss"]["verdict"] == "VALID", result.document["invariants"]
