@@ -1,4 +1,4 @@
-"""The machine of a broker fails, and not the broker itself: its disk is full, or its clock jumps.
+"""The machine of a broker fails, and not the broker itself: its disk, its clock, its network, or what it has to give.
 
 The brokers promise the same: nothing that was confirmed is lost, the order is kept, and the cluster is whole again once
 the machine is.
@@ -6,7 +6,7 @@ the machine is.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
@@ -14,7 +14,10 @@ from rabbitmq_resilience.nemesis.clock import Clock
 from rabbitmq_resilience.nemesis.conditions import AfterStep, When
 from rabbitmq_resilience.nemesis.disk_full import DiskFull
 from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
+from rabbitmq_resilience.nemesis.limit import Limit
+from rabbitmq_resilience.nemesis.netem import Netem
 from rabbitmq_resilience.nemesis.stop import Stop
+from rabbitmq_resilience.nemesis.stress import Stress
 from rabbitmq_resilience.runner.judging import Result
 from rabbitmq_resilience.scenario.guarantees import promised, promising, versions
 from rabbitmq_resilience.scenario.model import Phases, Scenario
@@ -38,6 +41,16 @@ OPERATOR_WAITS_S = 5.0
 HOUR_S = 3600.0
 #: Longer than messages, heartbeats and leases live.
 JUMPED_S = 20.0
+DISK_BYTES = 300_000_000
+#: How long packets are disturbed, or a broker gets less of its machine.
+DISTURBED_S = 20.0
+#: What happens to packets, by the fields of ``netem``. Their kernel needs ``sch_netem``; without it they are skipped.
+PACKETS: Mapping[str, Mapping[str, float]] = {
+    "late": {"delay_ms": 100, "jitter_ms": 20},
+    "slow": {"rate_kbit_per_s": 1000},
+    "damaged": {"corrupt_percent": 2},
+    "repeated": {"duplicate_percent": 10},
+}
 
 
 def failed(
@@ -64,7 +77,7 @@ def test_disk_full(node: str, queue_type: str, net_ticktime_s: int, play: Play) 
     seen on 3.10.8). The operator who frees the disk has to start the broker again.
     """
     title = "The disk of a node is full" if node != "all" else "Every disk is full"
-    full = DiskFull(at_s=FIRST_STEP_S, for_s=FULL_S, node=node)
+    full = DiskFull(at_s=FIRST_STEP_S, for_s=FULL_S, node=node, disk_bytes=DISK_BYTES)
     restart = Stop(when=When(after_step=AfterStep(step=0, wait_s=OPERATOR_WAITS_S)), for_s=AWAY_S, node=node)
     without = ["availability"] if node == "all" else []  # no broker can write anything for that long
     failed(play, title, queue_type, net_ticktime_s, full, restart, without=without)
@@ -85,3 +98,23 @@ def test_clocks_jump_apart(queue_type: str, net_ticktime_s: int, play: Play) -> 
         Clock(at_s=FIRST_STEP_S + AWAY_S, for_s=JUMPED_S, node="b1", jump_s=-HOUR_S),
     )
     failed(play, "Two clocks jump apart", queue_type, net_ticktime_s, *schedule)
+
+
+@pytest.mark.parametrize("how", PACKETS)
+def test_packets_are_disturbed(how: str, queue_type: str, net_ticktime_s: int, play: Play) -> None:
+    """Two zones are joined by a bad network, which TCP has to make up for."""
+    links = {"links": "zone:a <-> zone:b", "at_s": FIRST_STEP_S, "for_s": DISTURBED_S}
+    failed(play, f"Packets are {how}", queue_type, net_ticktime_s, Netem.model_validate({**links, **PACKETS[how]}))
+
+
+def test_other_programs_take_the_machine(queue_type: str, net_ticktime_s: int, play: Play) -> None:
+    taken = Stress(
+        at_s=FIRST_STEP_S, for_s=DISTURBED_S, node="b1", cpu_workers=1, memory_bytes=64 * 2**20, io_workers=1
+    )
+    failed(play, "Other programs take a broker's machine", queue_type, net_ticktime_s, taken)
+
+
+@pytest.mark.parametrize("limit", [{"cpus": 0.5}, {"memory_bytes": 600 * 2**20}], ids=["cpus", "memory"])
+def test_a_broker_gets_less(limit: Mapping[str, float], queue_type: str, net_ticktime_s: int, play: Play) -> None:
+    less = Limit.model_validate({"at_s": FIRST_STEP_S, "for_s": DISTURBED_S, "node": "b1", **limit})
+    failed(play, f"A broker gets less: {next(iter(limit))}", queue_type, net_ticktime_s, less)
