@@ -10,7 +10,7 @@ import pytest
 from rabbitmq_resilience.scenario import fault_file
 from tests import messages
 from tests.conftest import LONGEST_FIRST
-from tests.house import pages, structure, words
+from tests.house import pages, played, structure, words
 
 ROOT = structure.ROOT
 
@@ -29,6 +29,10 @@ def test_each_name_of_a_class_or_module_stands_once() -> None:
 
 def test_words_are_plain() -> None:
     assert [*words.refused_words(), *words.idle_exceptions()] == []
+
+
+def test_all_that_can_be_stated_is_played() -> None:
+    assert list(played.not_played()) == []
 
 
 def test_no_committed_file_names_a_registry() -> None:
