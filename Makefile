@@ -31,7 +31,7 @@ NIGHTS ?= reports/nights
 pytest := .venv/bin/python -m pytest
 at_once := -n auto --dist loadfile --no-loadscope-reorder
 
-.PHONY: try partitions loads nightly trend check test test-all fault-file lint mutants setup perf-test images engine engine-stop kubernetes kubernetes-suite kubernetes-stop clean
+.PHONY: try partitions loads nightly trend check test test-all fault-file lint mutants python setup perf-test images engine engine-stop kubernetes kubernetes-suite kubernetes-stop clean
 
 try:
 	@setup/start try
@@ -65,8 +65,7 @@ fault-file: setup
 trend: setup
 	.venv/bin/python -m rabbitmq_resilience trend $(NIGHTS) --to $(or $(TO),trend.html) $(ARGS)
 
-lint:
-	@setup/start python
+lint: python
 	.venv/bin/python -m ruff check .
 	.venv/bin/python -m ruff format --check .
 	.venv/bin/python -m mypy
@@ -76,7 +75,10 @@ mutants: setup
 	.venv/bin/python -m mutmut run --max-children 1 $(ARGS)
 	.venv/bin/python -m mutmut results
 
-setup:
+python:
+	@setup/start python
+
+setup: python
 	@setup/start
 
 images:
