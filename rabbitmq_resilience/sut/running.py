@@ -189,14 +189,14 @@ class RunningCluster(Formed):
         self._brokers[node].stop(timeout_s=timeout_s)
 
     def start(self, node: str) -> None:
+        if node in self._layout.preloaded_disks:
+            self._layout.preloaded_disks[node].prepare()
         self._brokers[node].start()
 
     def lose_data(self, node: str) -> None:
         if self.process(node) != "gone":
             raise ClusterError(f"{node} is {self.process(node)}: only a node whose process is gone can lose its data")
         shutil.rmtree(self._layout.files[node].data)
-        if node in self._layout.preloaded_disks:
-            self._layout.preloaded_disks[node].prepare()
 
     def data_folder(self, node: str) -> Path:
         """Return the folder of all files that a node stores. The cluster then serves no further scenario."""

@@ -1,7 +1,9 @@
-/* Flush a file's log while it grows, in each order of two flushes, and print the records that stay. */
+/* Flush a file's log while it grows, in each order of two flushes, and print the records that stay. Or, with "held" and
+ * the number of a thread, let all locks be held by that thread. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -31,6 +33,12 @@ static void show(void)
 int main(int count, char **words)
 {
     struct log_mark first, second;
+    if (count == 4 && !strcmp(words[2], "held") && state_open(words[1]) == 0) {
+        control->names.word = (uint32_t)atoi(words[3]);
+        for (int stripe = 0; stripe < STRIPES; stripe++)
+            control->stripes[stripe].word = (uint32_t)atoi(words[3]);
+        return 0;
+    }
     if (count != 3 || state_open(words[1]) != 0 || log_make(INODE, 0) != 0)
         return 1;
     int early_first = !strcmp(words[2], "early");

@@ -24,6 +24,7 @@ NAMES = (*FILES, *FOLDERS)
 FLAGS = ("w", "wc", "wc", "+c", "wct", "+ct", "wca", "+", "wcx", "wcs", "+cd", "wa")
 LENGTHS = (1, 7, 100, 511, 512, 513, 1500, 5000)
 KILLED = -signal.SIGKILL
+_PLAYED_WITHIN_S = 120
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ class Disk:
             capture_output=True,
             text=True,
             check=False,
+            timeout=_PLAYED_WITHIN_S,
         )
         assert done.returncode in (0, KILLED) and not done.stderr, done
         return [int(result) for result in done.stdout.split()]

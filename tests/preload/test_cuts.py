@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -53,6 +54,17 @@ def test_an_example(disk: Disk) -> None:
         "lost": (0, 1),
     }
     assert disk.cut()["files"] == 0
+
+
+def test_no_lock_of_a_killed_process_is_waited_for_although_its_number_is_in_use(disk: Disk) -> None:
+    """As in a container, where the threads of each process have the same numbers again."""
+    disk.play(["open 1 wc kept", "write 1 0 10 1", "fsync 1", "die"])
+    subprocess.run([disk.built.programs / "marks", disk.state, "held", str(os.getpid())], check=True)
+    disk.call("prepare")
+    disk.play(["open 1 wc lost", "write 1 0 10 1", "die"])
+    assert disk.shown()["not_followed"] == {}
+    disk.cut()
+    assert {path.name for path in disk.root.iterdir()} == {"kept"}
 
 
 def test_a_restart_without_a_cut_goes_on_with_the_log(disk: Disk) -> None:

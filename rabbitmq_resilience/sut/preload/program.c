@@ -97,6 +97,22 @@ static void make_file(const char *path, size_t size)
     close(file);
 }
 
+/* If no process lives that follows this disk, abandon the locks that killed ones have left. In a container the threads
+ * of the next process may have the same numbers again, and would be taken for the owners. */
+static void abandon_locks(void)
+{
+    char path[STATE_PATH_BYTES];
+    state_path(path, "alive");
+    int alive = open(path, O_RDWR);
+    if (alive >= 0 && flock(alive, LOCK_EX | LOCK_NB) == 0) {
+        lock_abandon(&control->names);
+        for (int stripe = 0; stripe < STRIPES; stripe++)
+            lock_abandon(&control->stripes[stripe]);
+    }
+    if (alive >= 0)
+        close(alive);
+}
+
 static void prepare(const char *folder)
 {
     char path[STATE_PATH_BYTES], made[STATE_PATH_BYTES];
@@ -106,6 +122,7 @@ static void prepare(const char *folder)
         fail("%s cannot be found: %s", folder, strerror(errno));
     if (state_open(full) == 0) {
         free(full);
+        abandon_locks();
         return; /* it goes on with its log */
     }
     strcpy(state_folder, full);

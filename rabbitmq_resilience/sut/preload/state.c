@@ -11,6 +11,7 @@
 
 #define WAITED_FOR 0x80000000u
 #define LOOK_AGAIN_NS 20000000
+#define NO_THREAD 0x7fffffffu /* more than the kernel gives: PID_MAX_LIMIT is 4194304 */
 
 struct control *control;
 char state_folder[PATH_MAX];
@@ -152,4 +153,10 @@ void lock_leave(struct lock *lock)
 {
     if (atomic_exchange(&lock->word, 0) & WAITED_FOR)
         raw(SYS_futex, &lock->word, FUTEX_WAKE, 1, 0, 0, 0);
+}
+
+void lock_abandon(struct lock *lock)
+{
+    if (atomic_load(&lock->word))
+        atomic_store(&lock->word, NO_THREAD);
 }

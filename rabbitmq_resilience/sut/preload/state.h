@@ -101,6 +101,8 @@ void count_not_followed(enum not_followed what);
 /* Take a lock. Return 1 if its owner has died, 0 if not, -1 if this thread has it (then it is not taken). */
 int lock_take(struct lock *lock);
 void lock_leave(struct lock *lock);
+/* Let the next that takes the lock find that its owner has died. No owner may be alive. */
+void lock_abandon(struct lock *lock);
 /* stat without following a symbolic link; return 0 or a negative error number. */
 long raw_lstat(const char *path, struct stat *status);
 long raw_fstat(int fd, struct stat *status);
