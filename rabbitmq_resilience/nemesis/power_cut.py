@@ -11,9 +11,11 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from rabbitmq_resilience.nemesis.fault import FaultContext, Proof
+from rabbitmq_resilience.nemesis.offered import offered
 from rabbitmq_resilience.nemesis.preloading import Canaries, PreloadedFault, canaries_of
 from rabbitmq_resilience.nemesis.processes import ProcessInjection, ProcessStep
 from rabbitmq_resilience.nemesis.targets import Resolver
+from rabbitmq_resilience.sut.node_protocol import StoredData
 from rabbitmq_resilience.sut.preload.preloaded_disk import FileSystem, TakenAway
 from rabbitmq_resilience.tools.waiting import wait_until
 
@@ -83,8 +85,9 @@ class PowerCutInjection(ProcessInjection):
         age_s = self.stated.written_back_after_s
         if age_s is None:
             return
-        for canaries in self.canaries.values():
-            canaries.disk.write_back()
+        stored = offered(self.context.cluster, StoredData)
+        for node in self.nodes:
+            stored.write_back(node)
         cut_at_s = time.monotonic() + age_s
         wait_until(lambda: time.monotonic() >= cut_at_s, timeout_s=age_s + 10, what="the power to be cut")
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.sut.broker.files import BrokerFiles, NodePorts
 from rabbitmq_resilience.sut.node_protocol import ProcessState
 
@@ -133,3 +134,24 @@ class Host(Protocol):
     def close(self) -> None:
         """Close this process's connections to the host. The reaper ends the programs that run there."""
         ...
+
+
+def output_of(
+    host: Host,
+    node: str,
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    folder: Path,
+    call: str,
+    timeout_s: float,
+) -> str:
+    """Run ``command`` in the environment of a node, and return its output. Raise ``ClusterError`` if it fails or takes
+    too long. ``call``: its name in that error."""
+    try:
+        done = host.run(node, command, environ, folder=folder, timeout_s=timeout_s)
+    except subprocess.TimeoutExpired as error:
+        raise ClusterError(f"{call} gave no answer within {timeout_s:g} s") from error
+    if done.returncode != 0:
+        raise ClusterError(f"{call} failed with status {done.returncode}: {(done.stderr or done.stdout).strip()}")
+    return done.stdout

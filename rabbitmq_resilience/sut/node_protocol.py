@@ -183,6 +183,11 @@ class StoredData(Protocol):
         """Return the disk of a node that was preloaded before its start (``NodeOptions.preloaded``)."""
         ...
 
+    def write_back(self, node: str) -> None:
+        """Let all that a preloaded node has written so far count as flushed, as an operating system writes everything
+        back in time."""
+        ...
+
 
 class LoadBalancers(ProcessObservation, ProcessKills, ProcessPauses, ProcessStarts, Protocol):
     """The load balancers of one cluster, by name (``balancer:0``)."""

@@ -99,11 +99,6 @@ class PortLayout:
         self.replaced_settings = conf.replaced
         self.files[node].conf.write_text(conf.text, encoding="utf-8")
 
-    def write_back(self) -> None:
-        """Let what the nodes have written so far survive a power cut: a cluster in use was formed long ago."""
-        for disk in self.preloaded_disks.values():
-            disk.write_back()
-
     def rehome(self, node: str, broker: BrokerHome, ebin: Path) -> None:
         """Let the node's next start use another ``broker``, with the same files and ports."""
         mine = self.folder / f"ebin-{ebin.name}"

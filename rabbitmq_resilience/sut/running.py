@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
@@ -19,7 +18,7 @@ from rabbitmq_resilience.sut.balancing import RunningBalancers
 from rabbitmq_resilience.sut.broker.environment import joining_folder
 from rabbitmq_resilience.sut.broker.handshake import accepts
 from rabbitmq_resilience.sut.broker.management import ApiError, ApiUnreachable, ManagementApi
-from rabbitmq_resilience.sut.broker_host import Host
+from rabbitmq_resilience.sut.broker_host import Host, output_of
 from rabbitmq_resilience.sut.finishing import finish
 from rabbitmq_resilience.sut.formed import Formed
 from rabbitmq_resilience.sut.last_words import last_words
@@ -105,7 +104,8 @@ class RunningCluster(Formed):
             begun_s = time.monotonic()
             cluster._links = start_links(host, cluster._layout, cluster, stack)
             cluster._boot(timeout_s=timeout_s)
-            layout.write_back()
+            for node in equipment.preloaded:  # a cluster in use was formed long ago
+                cluster.write_back(node)
             cluster.balancers.start_all(stack)
             cluster.formed_in_s = time.monotonic() - begun_s
             cluster._links.begin_network()
@@ -209,6 +209,11 @@ class RunningCluster(Formed):
         self.reconfigured = True
         return self._layout.preloaded_disks[node]
 
+    def write_back(self, node: str) -> None:
+        # Locks in the library's record are held by thread numbers, which differ between a container and its machine.
+        environ, folder = self._layout.environ(node), self._layout.files[node].folder
+        output_of(self._host, node, ["sync"], environ, folder=folder, call=f"sync for {node}", timeout_s=60)
+
     def stored_bytes(self, node: str) -> int:
         return self._layout.files[node].stored_bytes()
 
@@ -224,15 +229,9 @@ class RunningCluster(Formed):
 
     def run_tool(self, node: str, tool: str, *arguments: str, timeout_s: float = 60.0) -> str:
         command = [str(self._layout.homes[node].home / "sbin" / tool), "-n", self.broker_name(node), *arguments]
-        environ, folder = self._layout.tool_environ(node), self._layout.files[node].folder
         call = f"{tool} {' '.join(arguments)} for {node}"
-        try:
-            done = self._host.run(node, command, environ, folder=folder, timeout_s=timeout_s)
-        except subprocess.TimeoutExpired as error:
-            raise ClusterError(f"{call} gave no answer within {timeout_s:g} s") from error
-        if done.returncode != 0:
-            raise ClusterError(f"{call} failed with status {done.returncode}: {(done.stderr or done.stdout).strip()}")
-        return done.stdout
+        environ, folder = self._layout.tool_environ(node), self._layout.files[node].folder
+        return output_of(self._host, node, command, environ, folder=folder, call=call, timeout_s=timeout_s)
 
     def pause(self, node: str) -> None:
         self._brokers[node].pause()

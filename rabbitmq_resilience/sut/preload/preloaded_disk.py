@@ -2,16 +2,15 @@
 
 A library that is preloaded into the broker records, before each write, how to undo it until it is flushed. The program
 ``disk-faults`` reads and changes that record. Both work on folders, so it makes no difference whether the broker is a
-process or runs in a container that shares the cluster's folder.
+process or runs in a container that shares the cluster's folder. But preloaded programs hold locks by the numbers of
+their threads, so all that use one record while its broker runs must run where the broker does.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,13 +79,9 @@ class PreloadedDisk:
         return DiskFaultsBuild(self.library, self.program).environment(self.data, state=self.state)
 
     def prepare(self) -> None:
-        """Begin an empty record; to be called before the broker's first start."""
+        """Begin an empty record, or go on with the one that is there; to be called before each start of the broker."""
         self.data.mkdir(parents=True, exist_ok=True)
         self._run("prepare")
-
-    def write_back(self) -> None:
-        """Let all that was written so far count as flushed, as the operating system writes everything back in time."""
-        self._call([sys.executable, "-c", "import os; os.sync()"], "sync", environ={**os.environ, **self.environ})
 
     def cut_power(self, model: FileSystem, *, torn_seed: int | None = None) -> TakenAway:
         """Take away what was not flushed. The broker's processes must be gone.
@@ -131,13 +126,9 @@ class PreloadedDisk:
         return answer
 
     def _run(self, verb: str, *arguments: str) -> str:
-        return self._call([str(self.program), verb, str(self.state), *arguments], f"{self.program.name} {verb}")
-
-    def _call(self, command: Sequence[str], name: str, environ: Mapping[str, str] | None = None) -> str:
+        name, command = f"{self.program.name} {verb}", [str(self.program), verb, str(self.state), *arguments]
         try:
-            done = subprocess.run(
-                command, env=environ, capture_output=True, text=True, timeout=_ANSWERS_WITHIN_S, check=False
-            )
+            done = subprocess.run(command, capture_output=True, text=True, timeout=_ANSWERS_WITHIN_S, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise ClusterError(f"{name} for the disk of {self.node} failed: {error}") from error
         if done.returncode != 0:
