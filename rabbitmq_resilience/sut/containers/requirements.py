@@ -44,25 +44,28 @@ def require(client: docker.DockerClient, broker: BrokerImage, needs: Collection[
             f"the image {broker.name} has no {LIBRARY}, which turns the clock of a broker: take an image that `make "
             "images` builds, or add Debian's package libfaketime and a link of that name to its library to your image"
         )
+    others, later = (_found(client, needs, kind) for kind in (ANY_IMAGE, UPGRADE_TO))
     if "disk-faults" in needs:
         find_build(target_of())
-        if has_file(client, broker.name, _MUSL):
-            raise ToolMissingError(
-                f"the image {broker.name} has musl as its C library, and faults of disks need glibc: take an image "
-                "that `make images` builds, or an official one without -alpine in its tag"
-            )
+        for image in (broker, *others, *later):
+            _require_glibc(client, image)
     require_ram_nodes(broker.broker.version, needs)
     require_maintenance_mode(broker.broker.version, needs)
     require_plugins(broker.broker, needs, is_there=lambda place: has_file(client, broker.name, str(place)))
     require_features(broker.broker.version, needs)
-    _ready(client, needs, ANY_IMAGE)
-    require_supported(broker.broker.version, _ready(client, needs, UPGRADE_TO))
-
-
-def _ready(client: docker.DockerClient, needs: Collection[str], kind: str) -> list[str]:
-    """Pull all images of this ``kind`` of need, compile our modules in them, and return their versions. So no node has
-    to wait for an image later."""
-    found = [find_broker_image(client, need.removeprefix(kind)) for need in needs if need.startswith(kind)]
-    for image in found:
+    for image in (*others, *later):  # so that no node has to wait for it later
         compiled_in(client, image)
-    return [image.broker.version for image in found]
+    require_supported(broker.broker.version, [image.broker.version for image in later])
+
+
+def _found(client: docker.DockerClient, needs: Collection[str], kind: str) -> list[BrokerImage]:
+    """Pull all images of this ``kind`` of need, and return them."""
+    return [find_broker_image(client, need.removeprefix(kind)) for need in needs if need.startswith(kind)]
+
+
+def _require_glibc(client: docker.DockerClient, image: BrokerImage) -> None:
+    if has_file(client, image.name, _MUSL):
+        raise ToolMissingError(
+            f"the image {image.name} has musl as its C library, and faults of disks need glibc: take an image "
+            "that `make images` builds, or an official one without -alpine in its tag"
+        )
