@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import Random
 from typing import Annotated, ClassVar, Literal
@@ -14,10 +14,12 @@ from pydantic import Field
 
 from rabbitmq_resilience.history.events import Effect
 from rabbitmq_resilience.model.errors import ClusterError
+from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis.fault import FaultContext, Proof
+from rabbitmq_resilience.nemesis.footprint import Footprint
 from rabbitmq_resilience.nemesis.offered import offered
 from rabbitmq_resilience.nemesis.processes import ProcessInjection, ProcessStep
-from rabbitmq_resilience.nemesis.targets import Resolver
+from rabbitmq_resilience.nemesis.targets import Resolver, possible_nodes
 from rabbitmq_resilience.sut.node_protocol import StoredData
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
@@ -60,6 +62,9 @@ class DamageFile(ProcessStep):
     example: ClassVar[str] = 'node: "leader:q1", file: write_ahead_log, how: cut_tail'
     take: ClassVar[str] = "kill"
     begins_within_s: ClassVar[float] = CHANGED_WITHIN_S
+
+    def footprint(self, topology: Topology) -> Footprint:
+        return replace(super().footprint(topology), files=frozenset(possible_nodes(self.node, topology)))
 
     def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> DamageFileInjection:  # noqa: ARG002 - one form for all
         """Return the injection for the nodes that ``node`` means now."""

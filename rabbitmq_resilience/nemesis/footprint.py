@@ -55,6 +55,8 @@ class Footprint:
     #: The links whose packets the step may act on, which must carry no proxy; and the part of the kernel that does it.
     packets: frozenset[Link] = frozenset()
     packets_by: By | None = None
+    #: The nodes whose stored files the step changes, or has a library follow, from this machine.
+    files: frozenset[str] = frozenset()
     #: In words, what only one step may act on at a time, because proofs could not distinguish two steps.
     resources: frozenset[str] = frozenset()
     #: What the step does to brokers: {verb of ``model.actions``: the most nodes that it acts on}. Empty if it acts

@@ -57,6 +57,7 @@ class PreloadedFault(ScheduledFault):
         nodes = possible_nodes(self.node, topology)
         return replace(
             super().footprint(topology),
+            files=frozenset(nodes),
             resources=frozenset(f"the disk of {node}" for node in nodes),
             node_options=NodeOptions(preloaded=frozenset(nodes)),
             needs=frozenset({"disk-faults"}),

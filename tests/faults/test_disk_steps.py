@@ -58,6 +58,16 @@ def test_two_steps_on_one_disk_and_a_node_that_another_step_takes_are_refused(me
     message(refused(CUT, {"at_s": 5, "for_s": 2, "fault": "kill", "node": "b1"}, driver="local"))
 
 
+@pytest.mark.parametrize("step", [CUT, SLOW, DAMAGE])
+def test_files_on_a_disk_that_a_container_has_for_itself_are_out_of_reach(
+    step: dict[str, Any], message: Messages
+) -> None:
+    full = {"at_s": 20, "for_s": 5, "fault": "disk_full", "node": "b1"}
+    message(refused(full, {**step, "at_s": 40}))
+    message(refused(step, full))
+    assert parsed({**full, "node": "c1"}, step).equipment.disks.keys() == {"c1"}
+
+
 def test_all_at_once_leave_no_majority_and_a_slow_disk_does() -> None:
     topology = parsed(CUT).topology
     assert not parsed({**CUT, "node": "all"}).schedule[0].footprint(topology).leaves_majority(topology)
