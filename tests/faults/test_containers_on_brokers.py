@@ -20,6 +20,7 @@ from rabbitmq_resilience.nemesis.disk_full import DiskFull
 from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
 from rabbitmq_resilience.nemesis.limit import Limit
 from rabbitmq_resilience.nemesis.netem import Netem
+from rabbitmq_resilience.nemesis.power_cut import PowerCut
 from rabbitmq_resilience.nemesis.stop import Stop
 from rabbitmq_resilience.nemesis.stress import Stress
 from rabbitmq_resilience.nemesis.upgrade import Upgrade
@@ -118,6 +119,20 @@ def test_a_disk_is_filled_and_a_clock_turned_and_both_are_healed(docker: OpenDri
     (back_s,) = re.findall(r"the clock of a1 is ([+-]\d+\.\d) s", "\n".join(healed))
     assert abs(float(back_s)) < 60  # as exactly as a busy machine answers
     assert any(detail.endswith(" bytes of b1 are free") for detail in healed)
+
+
+def test_a_broker_with_a_clock_of_its_own_loses_power(docker: OpenDriver, tmp_path: Path) -> None:
+    """Two libraries are preloaded."""
+    result = played(
+        docker,
+        tmp_path,
+        Clock(at_s=1, for_s=10, node="a1", jump_s=3600),
+        PowerCut(when=When(after_step=AfterStep(step=0, wait_s=2)), for_s=2, node="a1", written_back_after_s=2),
+    )
+    assert result.document["as_expected"], result.story()
+    ahead, cut = details(result, "proven")
+    assert ahead.startswith("the clock of a1 is +3")
+    assert re.search(r"a1 lost [\d,]+ bytes of \d+ files, and \d+ names", cut)
 
 
 @pytest.fixture
