@@ -19,6 +19,7 @@ from rabbitmq_resilience.extensions.attached.cluster_model import AttachedNode
 from rabbitmq_resilience.extensions.attached.held_links import HeldLinks, on_each
 from rabbitmq_resilience.extensions.attached.machine import MachineError
 from rabbitmq_resilience.extensions.attached.offers import CommandedAct, Commands
+from rabbitmq_resilience.extensions.attached.packet_rules import Treatment
 from rabbitmq_resilience.model.links import Link
 from rabbitmq_resilience.sut.node_protocol import ProcessState
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
@@ -215,7 +216,7 @@ class CommandedLinks(HeldLinks):
         ordered = sorted(links)
         return dict(zip(ordered, on_each(ordered, lambda link: self._of(link).in_effect()), strict=True))
 
-    def _bring(self, links: Collection[Link]) -> None:
+    def _bring(self, how: Treatment, links: Collection[Link]) -> None:  # noqa: ARG002 - it can only cut
         on_each(links, self._bring_one)
 
     def _bring_one(self, link: Link) -> None:

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from rabbitmq_resilience.extensions.attached.machine import ForcedError, MachineError
+from rabbitmq_resilience.extensions.attached.machine import ForcedError
 from rabbitmq_resilience.extensions.attached.packet_rules import Treatment
 from rabbitmq_resilience.model.links import Link
 from rabbitmq_resilience.sut.broker.handshake import Probe
@@ -60,7 +60,7 @@ class HeldLinks(ABC):
             for link in links:
                 ends_s = time.monotonic() + for_s
                 self._wanted[link][how] = max(ends_s, self._wanted[link].get(how, 0.0))
-            self._bring(links)
+            self._bring(how, links)
 
     def take(self, how: Treatment, links: Collection[Link]) -> None:
         """Stop treating the links so.
@@ -73,7 +73,7 @@ class HeldLinks(ABC):
                 if self._wanted[link].pop(how, None) is not None:
                     self._unhealed[link].add(how)
             try:
-                self._bring(links)
+                self._bring(how, links)
             except ForcedError as error:  # the links are healed
                 forced = error
             for link in links:
@@ -89,31 +89,24 @@ class HeldLinks(ABC):
         """Return how many nodes are ``out_of_reach`` if ``more`` links are treated so."""
         return out_of_reach(self.nodes, {*self._held(how), *more})
 
-    def held_by(self, how: Treatment) -> frozenset[str]:
-        """Return the nodes that receive over links that are treated so."""
-        return frozenset(link.target for link in self._held(how))
+    def held_by(self, alike: Callable[[Treatment], bool]) -> frozenset[str]:
+        """Return the nodes at which links are treated by a treatment that is ``alike``."""
+        held = ((link, how) for link, ways in self._all_held() for how in ways if alike(how))
+        return frozenset(self.end_of(how, link) for link, how in held)
+
+    def end_of(self, how: Treatment, link: Link) -> str:  # noqa: ARG002 - for others
+        """Return the node at which the link is treated so."""
+        return link.target
+
+    def delays_of(self, links: Collection[Link]) -> set[Treatment]:
+        """Return the treatments by which any of these links is delayed, or may still be."""
+        return {how for link, ways in self._all_held() if link in links for how in ways if how.verb == "delay"}
 
     def _held(self, how: Treatment) -> set[Link]:
-        return {link for ways in (self._wanted, self._unhealed) for link, held in ways.items() if how in held}
+        return {link for link, ways in self._all_held() if how in ways}
 
-    @property
-    def delays_what_it_sends(self) -> bool:
-        """Return whether ``delay`` delays packets where they are sent; otherwise a treatment does where they arrive."""
-        return False
-
-    def delay(self, links: Collection[Link], how: Treatment, *, for_s: float) -> None:  # noqa: ARG002 - for others
-        raise MachineError(f"packets between brokers cannot be delayed here: {', '.join(map(str, links))}")
-
-    def undelay(self, links: Collection[Link]) -> None:  # noqa: ARG002 - for others
-        return
-
-    def delayed_from(self) -> frozenset[str]:
-        """Return the nodes that send over links that are delayed."""
-        return frozenset()
-
-    def delayed(self, links: Collection[Link]) -> set[Treatment]:
-        """Return the treatments by which any of these links is delayed."""
-        return {how for link in links for how in self._wanted.get(link, ()) if how.verb == "delay"}
+    def _all_held(self) -> list[tuple[Link, Collection[Treatment]]]:
+        return [*self._wanted.items(), *self._unhealed.items()]
 
     @property
     @abstractmethod
@@ -122,8 +115,9 @@ class HeldLinks(ABC):
         ...
 
     @abstractmethod
-    def _bring(self, links: Collection[Link]) -> None:
-        """Bring these links to what is wanted of them now. Raises MachineError."""
+    def _bring(self, how: Treatment, links: Collection[Link]) -> None:
+        """Bring these links to what is wanted of them now, after the treatment ``how`` has begun or ended. Raise
+        MachineError if that fails."""
         ...
 
     def attested(self, links: Collection[Link]) -> Mapping[Link, bool] | None:  # noqa: ARG002 - for others

@@ -48,39 +48,19 @@ class BrokerLinks(HeldLinks):
 
     ends: LinkMachines
     rules: Mapping[str, Rules]
+    #: Delays at the senders; without them, rules at the receivers delay packets.
     delays: Mapping[str, Delays] = field(default_factory=dict)
-    #: The delay of each link, and until when it is wanted (``time.monotonic``).
-    _delayed: dict[Link, tuple[Treatment, float]] = field(default_factory=dict)
-    #: Links that may still be delayed although that is no longer wanted, as healing failed.
-    _undelayed: set[Link] = field(default_factory=set)
     _numbers: count[int] = field(default_factory=lambda: count(1))
 
     @property
     def nodes(self) -> Collection[str]:
         return self.ends.machines.keys()
 
-    def delay(self, links: Collection[Link], how: Treatment, *, for_s: float) -> None:
-        with self._lock:
-            self._delayed.update(dict.fromkeys(links, (how, time.monotonic() + for_s)))
-            on_each({link.source for link in links}, self._write_delays)
+    def end_of(self, how: Treatment, link: Link) -> str:
+        return link.source if self._is_sent_late(how) else link.target
 
-    def undelay(self, links: Collection[Link]) -> None:
-        with self._lock:
-            self._undelayed.update(link for link in links if self._delayed.pop(link, None))
-            found = self._undelayed.intersection(links)
-            on_each({link.source for link in found}, self._write_delays)
-            self._undelayed -= found
-
-    @property
-    def clean(self) -> bool:
-        return super().clean and not self._delayed and not self._undelayed
-
-    @property
-    def delays_what_it_sends(self) -> bool:
-        return bool(self.delays)
-
-    def delayed_from(self) -> frozenset[str]:
-        return frozenset(link.source for link in (*self._delayed, *self._undelayed))
+    def _is_sent_late(self, how: Treatment) -> bool:
+        return how.verb == "delay" and bool(self.delays)
 
     def lost(self, links: Collection[Link]) -> Mapping[Link, int]:
         """Return how many packets were lost on each of these links that has a rule which loses some packets."""
@@ -155,17 +135,27 @@ class BrokerLinks(HeldLinks):
 
         return all(on_each(self.ends.machines.values(), answers))
 
-    def _bring(self, links: Collection[Link]) -> None:
-        """Write the rules of all machines that receive over ``links``, at once.
+    def _bring(self, how: Treatment, links: Collection[Link]) -> None:
+        """Write the rules of all machines that receive over ``links``, or the delays of those that send, at once.
 
-        Raise ForcedError only if the rules of all of them are as wanted. Raise MachineError if one fails.
+        Raise ForcedError only if all of them are as wanted. Raise MachineError if one fails.
         """
-        if forced := list(filter(None, on_each({link.target for link in links}, self._write_one))):
+        write = self._write_delays if self._is_sent_late(how) else self._write_one
+        if forced := list(filter(None, on_each({self.end_of(how, link) for link in links}, write))):
             raise ForcedError("; ".join(forced))
+
+    def _wanted_at(self, node: str, *, late: bool) -> dict[Link, dict[Treatment, float]]:
+        """Return the treatments at a node, by link: those that send packets ``late``, or those by rules."""
+        return {
+            link: mine
+            for link, ways in self._wanted.items()
+            if (mine := {how: ends_s for how, ends_s in ways.items() if self._is_sent_late(how) == late})
+            and node == (link.source if late else link.target)
+        }
 
     def _write_one(self, node: str) -> str:
         """Write the rules of one machine; return how that had to be forced, or an empty text."""
-        wanted = {link: ways for link, ways in self._wanted.items() if link.target == node and ways}
+        wanted = self._wanted_at(node, late=False)
         port = self._port(node) if self.ends.distribution_only else None
         rules = [
             PacketRule(address, how, each)
@@ -174,19 +164,20 @@ class BrokerLinks(HeldLinks):
             for address in self.ends.addresses[link.back]
             for each in ([None] if port is None else sorted({port, self._port(link.source)}))
         ]
-        ends_s = max((ends for ways in wanted.values() for ends in ways.values()), default=0.0)
         try:
-            self.rules[node].put(rules, for_s=max(0.0, ends_s - time.monotonic()))
+            self.rules[node].put(rules, for_s=_left_s(wanted))
         except ForcedError as error:
             return str(error)
         return ""
 
-    def _write_delays(self, node: str) -> None:
-        mine = {link: held for link, held in self._delayed.items() if link.source == node}
-        delays = {address: held[0] for link, held in mine.items() for address in self.ends.addresses[link]}
-        ports = {self._port(end) for link in mine for end in link} if self.ends.distribution_only else set()
-        ends_s = max((held[1] for held in mine.values()), default=0.0)
-        self.delays[node].put(delays, ports=sorted(ports), for_s=max(0.0, ends_s - time.monotonic()))
+    def _write_delays(self, node: str) -> str:
+        """Write the delays of one machine; return an empty text, as nothing there is forced."""
+        wanted = self._wanted_at(node, late=True)
+        # A link has one delay: the last that was asked for.
+        delays = {address: [*ways][-1] for link, ways in wanted.items() for address in self.ends.addresses[link]}
+        ports = {self._port(end) for link in wanted for end in link} if self.ends.distribution_only else set()
+        self.delays[node].put(delays, ports=sorted(ports), for_s=_left_s(wanted))
+        return ""
 
     def _address(self, link: Link) -> str:
         return self.ends.addresses[link][0]
@@ -221,31 +212,47 @@ class AttachedLinks:
         return self.of_clients.remade
 
     def cut(self, links: Collection[Link]) -> None:
-        self._put("cut", DROP, links)
+        self.treat(links, how=DROP)
         self.of_clients.cut(_of_clients(links))
 
     def restore(self, links: Collection[Link]) -> None:
         try:
-            self._take("cut", DROP, links)
+            self.untreat(links, how=DROP)
         finally:
             self.of_clients.restore(_of_clients(links))
 
     def refuse(self, links: Collection[Link]) -> None:
-        self._put("refuse", RESET, links)
+        self.treat(links, how=RESET)
         self.of_clients.refuse(_of_clients(links))
 
     def accept(self, links: Collection[Link]) -> None:
         try:
-            self._take("refuse", RESET, links)
+            self.untreat(links, how=RESET)
         finally:
             self.of_clients.accept(_of_clients(links))
 
     def treat(self, links: Collection[Link], *, how: Treatment) -> None:
-        """Lose some of the packets that arrive over ``links``, or delay them."""
-        self._put(_act_of(how), how, links)
+        """Treat the packets so that go over those of ``links`` which are between brokers."""
+        between = _between_brokers(links)
+        if between:
+            assert self.of_brokers is not None, "acts that are not offered were refused before"
+            parted = self.of_brokers.parted_by(how, between) if how.parts else None
+            self.hands.take(_act_of(how), self._treating(how, between), for_s=self.for_s, counted=parted)
+            self.of_brokers.put(how, between, for_s=self.for_s)
 
     def untreat(self, links: Collection[Link], *, how: Treatment) -> None:
-        self._take(_act_of(how), how, links)
+        between, act = _between_brokers(links), _act_of(how)
+        if not between or self.of_brokers is None:
+            return
+        forced: ForcedError | None = None
+        try:
+            self.of_brokers.take(how, between)
+        except ForcedError as error:  # healed, but the caller must hear that it took force
+            forced = error
+        still = self._named(self.of_brokers.held_by(lambda other: _act_of(other) == act))
+        self.hands.leave(act, [name for name in self._treating(how, between) if name not in still])
+        if forced is not None:
+            raise forced
 
     def refuses(self, link: Link) -> bool:
         if link.client is not None or self.of_brokers is None:
@@ -256,23 +263,12 @@ class AttachedLinks:
         return None if self.of_brokers is None or link.client is not None else self.of_brokers.connection(link)
 
     def delay(self, links: Collection[Link], *, latency_ms: int, jitter_ms: int) -> None:
-        between, how = _between_brokers(links), Treatment.late(latency_ms=latency_ms, jitter_ms=jitter_ms)
-        if between and self.of_brokers is not None and self.of_brokers.delays_what_it_sends:
-            self.hands.take("delay", self._named({link.source for link in between}), for_s=self.for_s)
-            self.of_brokers.delay(between, how, for_s=self.for_s)
-        else:
-            self.treat(links, how=how)
+        self.treat(links, how=Treatment.late(latency_ms=latency_ms, jitter_ms=jitter_ms))
         self.of_clients.delay(_of_clients(links), latency_ms=latency_ms, jitter_ms=jitter_ms)
 
     def undelay(self, links: Collection[Link]) -> None:
-        between = _between_brokers(links)
-        held = set() if self.of_brokers is None else self.of_brokers.delayed(between)
         try:
-            if between and self.of_brokers is not None and self.of_brokers.delays_what_it_sends:
-                self.of_brokers.undelay(between)
-                still = self.of_brokers.delayed_from()
-                self.hands.leave("delay", self._named({link.source for link in between} - still))
-            for how in held:
+            for how in set() if self.of_brokers is None else self.of_brokers.delays_of(links):
                 self.untreat(links, how=how)
         finally:
             self.of_clients.undelay(_of_clients(links))
@@ -302,36 +298,25 @@ class AttachedLinks:
     def clean(self) -> bool:
         return self.of_clients.clean and (self.of_brokers is None or self.of_brokers.clean)
 
-    def _put(self, act: str, how: Treatment, links: Collection[Link]) -> None:
-        between = _between_brokers(links)
-        if between:
-            assert self.of_brokers is not None, "acts that are not offered were refused before"
-            parted = self.of_brokers.parted_by(how, between) if how.parts else None
-            self.hands.take(act, self._named({link.target for link in between}), for_s=self.for_s, counted=parted)
-            self.of_brokers.put(how, between, for_s=self.for_s)
-
-    def _take(self, act: str, how: Treatment, links: Collection[Link]) -> None:
-        between = _between_brokers(links)
-        if not between or self.of_brokers is None:
-            return
-        forced: ForcedError | None = None
-        try:
-            self.of_brokers.take(how, between)
-        except ForcedError as error:  # healed, but the caller must hear that it took force
-            forced = error
-        still = self.of_brokers.held_by(how)
-        self.hands.leave(act, self._named({link.target for link in between} - still))
-        if forced is not None:
-            raise forced
+    def _treating(self, how: Treatment, links: Collection[Link]) -> list[str]:
+        """Return the nodes at which these links are treated so."""
+        assert self.of_brokers is not None
+        return self._named({self.of_brokers.end_of(how, link) for link in links})
 
     def _named(self, nodes: Collection[str]) -> list[str]:
         return sorted(self.names[node] for node in nodes)
 
 
 def _act_of(how: Treatment) -> str:
-    if how.verb == "delay":
-        return "delay"
-    return "cut" if how.parts else "lose_packets"
+    if how.verb == "drop":
+        return "cut" if how.parts else "lose_packets"
+    return "delay" if how.verb == "delay" else "refuse"
+
+
+def _left_s(wanted: Mapping[Link, Mapping[Treatment, float]]) -> float:
+    """Return for how long the last of these treatments is still wanted."""
+    ends_s = max((ends_s for ways in wanted.values() for ends_s in ways.values()), default=0.0)
+    return max(0.0, ends_s - time.monotonic())
 
 
 def _between_brokers(links: Collection[Link]) -> list[Link]:

@@ -152,6 +152,22 @@ def test_a_delay_whose_healing_failed_counts_and_is_healed_when_that_is_asked_ag
     assert cluster.hands.held(["delay"]) == []
 
 
+def test_the_same_of_a_delay_by_rules_where_packets_arrive(cluster: Cluster) -> None:
+    assert isinstance(cluster.links.of_brokers, BrokerLinks)
+    cluster.links.of_brokers.delays = {}
+    link, late = Link("a1", "b1"), Treatment.late(latency_ms=100, jitter_ms=0)
+    cluster.links.delay([link], latency_ms=100, jitter_ms=0)
+    assert cluster.machines["b1"].rules == [PacketRule(ADDRESSES["a1"], late)]
+    cluster.machines["b1"].reached = False
+    with pytest.raises(MachineError):
+        cluster.links.undelay([link])
+    cluster.machines["b1"].reached = True
+    cluster.links.undelay([link])
+    assert cluster.machines["b1"].rules == []
+    assert cluster.links.clean
+    assert cluster.hands.held(["delay"]) == []
+
+
 def test_a_cut_is_left_until_it_is_healed(cluster: Cluster) -> None:
     """By which the next scenario is refused."""
     cluster.links.cut(of("a1"))

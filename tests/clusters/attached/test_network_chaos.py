@@ -252,7 +252,7 @@ class Forced(HeldLinks):
 
     nodes = frozenset({"a1", "b1"})
 
-    def _bring(self, links: Any) -> None:
+    def _bring(self, how: Any, links: Any) -> None:  # noqa: ARG002 - of all kinds
         if not any(self._wanted[link] for link in links):
             raise ForcedError("its deletion hung")
 
