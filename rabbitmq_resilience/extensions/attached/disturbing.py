@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import chain
 
 from rabbitmq_resilience.extensions.attached.machine import Machine, MachineError
 from rabbitmq_resilience.extensions.attached.machine_links import AttachedLinks, BrokerLinks
@@ -13,6 +11,7 @@ from rabbitmq_resilience.extensions.attached.packet_rules import Treatment
 from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.model.links import Link
 from rabbitmq_resilience.model.packets import Disturbance
+from rabbitmq_resilience.sut.network.knocks import knocked
 from rabbitmq_resilience.tools.locations import PACKAGE
 
 _KNOCKED_WITHIN_S = 90.0
@@ -85,20 +84,12 @@ class Knocker:
 
         That port is used because firewalls let its packets pass between brokers.
         """
-        groups: dict[tuple[str, int], dict[str, Link]] = {}
-        for link in links:
-            groups.setdefault((link.source, self.ports[link.target]), {})[self.addresses[link][0]] = link
-        what = (str(times), str(at_once), str(round(wait_s * 1000)), "any")
         script = _KNOCK.format(module=_PROBE.read_text(encoding="utf-8"))
 
-        def knocked(group: tuple[str, int]) -> list[tuple[Link, float]]:
-            (source, port), there = group, groups[group]
-            arguments = (str(self.pids[source]), str(port), *what, *there)
-            printed = self.machines[source].run(script, *arguments, timeout_s=_KNOCKED_WITHIN_S)
-            return [(there[address], int(us) / 1000) for address, us in map(str.split, printed.splitlines())]
+        def end_of(link: Link) -> tuple[str, int]:
+            return self.addresses[link][0], self.ports[link.target]
 
-        took: dict[Link, list[float]] = {link: [] for link in links}
-        with ThreadPoolExecutor(max_workers=max(1, len(groups))) as pool:
-            for link, ms in chain.from_iterable(pool.map(knocked, groups)):
-                took[link].append(ms)
-        return took
+        def run(source: str, words: Sequence[str]) -> str:
+            return self.machines[source].run(script, str(self.pids[source]), *words, timeout_s=_KNOCKED_WITHIN_S)
+
+        return knocked(links, times=times, at_once=at_once, wait_s=wait_s, counts="any", end_of=end_of, run=run)

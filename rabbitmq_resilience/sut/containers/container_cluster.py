@@ -10,9 +10,7 @@ the broker does not listen. So listeners are checked at the container's own addr
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Collection, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from itertools import chain
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -28,6 +26,7 @@ from rabbitmq_resilience.sut.containers.container_stress import StressedNode
 from rabbitmq_resilience.sut.containers.disks import VolumeDisk
 from rabbitmq_resilience.sut.containers.engine_client import BrokerImage, compiled_in, connected, find_broker_image
 from rabbitmq_resilience.sut.containers.pumba import PumbaDisturbance
+from rabbitmq_resilience.sut.network.knocks import knocked
 from rabbitmq_resilience.sut.running import RunningCluster
 from rabbitmq_resilience.tools.distributions import ToolMissingError
 
@@ -54,19 +53,12 @@ class DockerCluster(RunningCluster):
     def try_connections(
         self, links: Collection[Link], *, times: int, at_once: int, wait_s: float
     ) -> dict[Link, list[float]]:
-        what = (str(_CLOSED_PORT), str(times), str(at_once), str(round(wait_s * 1000)), "refused")
+        def end_of(link: Link) -> tuple[str, int]:
+            return self.address(link.target), _CLOSED_PORT
 
-        def knock_from(source: str) -> list[tuple[Link, float]]:
-            there = {self.address(link.target): link for link in links if link.source == source}
-            answers = (line.split() for line in self._knocks(source, *what, *there).splitlines())
-            return [(there[address], int(us) / 1000) for address, us in answers]
-
-        sources = {link.source for link in links}
-        took: dict[Link, list[float]] = {link: [] for link in links}
-        with ThreadPoolExecutor(max_workers=max(1, len(sources))) as pool:
-            for link, ms in chain.from_iterable(pool.map(knock_from, sources)):
-                took[link].append(ms)
-        return took
+        return knocked(
+            links, times=times, at_once=at_once, wait_s=wait_s, counts="refused", end_of=end_of, run=self._knocks
+        )
 
     def limit(self, node: str, *, cpus: float | None, memory_bytes: int | None) -> None:
         self.reconfigured = True
@@ -117,7 +109,7 @@ class DockerCluster(RunningCluster):
         table = self._host.run(node, ["cat", "/proc/net/snmp"], {}, folder=self._layout.folder, timeout_s=10)
         return resets_sent(table.stdout)
 
-    def _knocks(self, source: str, *arguments: str) -> str:
+    def _knocks(self, source: str, arguments: Sequence[str]) -> str:
         """Run resilience_probe.erl in the container of ``source`` and return its output."""
         layout = self._layout
         erl, folder = layout.homes[source].erlang_bin / "erl", layout.folder
