@@ -10,6 +10,7 @@ import socket
 from typing import Protocol
 
 from rabbitmq_resilience.model.errors import ClusterError
+from rabbitmq_resilience.sut.machine.machine_shell import MachineShell
 
 
 class MachineError(ClusterError):
@@ -30,17 +31,12 @@ def tool_script(node: str, tool: str, *arguments: str) -> str:
     return f"exec {command} < /dev/null"
 
 
-class Machine(Protocol):
-    """The machine of one node. Calls may come from several threads at once."""
+class Machine(MachineShell, Protocol):
+    """The machine of one node, with room for watchdogs, and a way into its network."""
 
     @property
     def state(self) -> str:
         """Return the folder in which watchdogs keep their files."""
-        ...
-
-    @property
-    def description(self) -> str:
-        """Return how the machine is reached, for people: ``ssh root@host1``."""
         ...
 
     def run(self, script: str, *arguments: str, timeout_s: float = 20.0) -> str:

@@ -8,26 +8,21 @@ keeps the volume, and runs the commands that fill, empty and wipe it.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import docker
 from docker.errors import DockerException
 from requests import RequestException
 
 from rabbitmq_resilience.model.errors import ClusterError
-from rabbitmq_resilience.sut.containers.execution import execute
+from rabbitmq_resilience.sut.containers.execution import ContainerShell
+from rabbitmq_resilience.sut.machine.fillable_folder import FillableFolder
 
 _HERE = "/disk"
-#: File names that no broker uses.
-_FILLER = f"{_HERE}/filled-by-the-test"
-_PROBE = f"{_HERE}/written-by-the-test"
-#: A file in the keeper. While it exists, space that the broker frees is filled again.
-_FILLING = "/tmp/filling"  # noqa: S108 - in a container
-_LOCK = "/tmp/filling.lock"  # noqa: S108 - in a container
-_FILL_ON = f"while [ -e {_FILLING} ]; do cat /dev/zero >>{_FILLER}; sleep 0.1; done"
-_END_FILLING = f"rm -f {_FILLING}; flock {_LOCK} rm -f {_FILLER}"
-_BLOCK_BYTES = 4096
-_FULL = "No space left on device"
+#: Prints the size of each file below $1 on a line.
+_SIZES = r"""find "$1" -type f -printf '%s\n'"""
+#: No fault lasts longer. With the run ends the keeper.
+_FILLED_S_MAX = 10 * 86_400
 
 
 class VolumeDisk:
@@ -42,7 +37,7 @@ class VolumeDisk:
         options = {"type": "tmpfs", "device": "tmpfs", "o": f"size={size_bytes},uid={user},gid={group},mode=0700"}
         try:
             client.volumes.create(name, driver="local", driver_opts=options, labels=dict(labels))
-            self._keeper = client.containers.run(
+            keeper = client.containers.run(
                 image,
                 ["-f", "/dev/null"],
                 entrypoint=["tail"],
@@ -55,55 +50,31 @@ class VolumeDisk:
             )
         except (DockerException, RequestException) as error:
             raise ClusterError(f"the engine makes no volume {name} of {size_bytes} bytes: {error}") from error
+        self._shell = ContainerShell(str(keeper.id), name)
+        self._filled = FillableFolder(self._shell, _HERE, key=name)
 
     def fill(self) -> None:
-        """Fill the disk to the last block, and keep it full: space that the broker frees later is filled too."""
-        self._written(_FILLER)
-        self._run("touch", _FILLING)
-        try:
-            self._keeper.exec_run(["flock", _LOCK, "sh", "-c", _FILL_ON], detach=True)
-        except (DockerException, RequestException) as error:
-            raise ClusterError(f"{self.name} cannot be kept full: {error}") from error
+        """Begin to fill the disk to the last block, and to keep it full: space that the broker frees later is filled
+        too."""
+        self._filled.fill(for_s=_FILLED_S_MAX)
 
     def empty(self) -> None:
         """Undo ``fill``."""
-        self._run("sh", "-c", _END_FILLING)
+        self._filled.empty()
 
     def free_bytes(self) -> int:
-        blocks, size = self._run("stat", "-f", "-c", "%a %S", _HERE).split()
-        return int(blocks) * int(size)
+        return self._filled.free_bytes()
 
     def takes(self) -> bool:
-        """Return whether a block can be written now. Only the kernel's answer ENOSPC counts as no."""
-        try:
-            return not self._written(_PROBE, "count=1")
-        finally:
-            self._run("rm", "-f", _PROBE)
+        """Return whether a block can be written now."""
+        return self._filled.takes()
 
     def room_seen(self) -> str:
         """Return an empty text: this disk belongs to the broker alone, so the broker's report does not matter."""
         return ""
 
     def stored_bytes(self) -> int:
-        return sum(map(int, self._run("find", _HERE, "-type", "f", "-printf", "%s\\n").split()))
+        return sum(map(int, self._shell.run(_SIZES, _HERE).split()))
 
     def wipe(self) -> None:
-        self._run("find", _HERE, "-mindepth", "1", "-delete")
-
-    def _written(self, path: str, *arguments: str) -> bool:
-        """Write zeros to ``path`` until dd has written all, or the disk is full. Return whether the disk is full."""
-        orders = ("dd", "if=/dev/zero", f"of={path}", f"bs={_BLOCK_BYTES}", *arguments)
-        status, output = self._exec(orders)
-        if status != 0 and _FULL not in output:
-            raise ClusterError(f"nothing could be written to {self.name}: {output.strip()}")
-        return status != 0
-
-    def _run(self, *command: str) -> str:
-        status, output = self._exec(command)
-        if status != 0:
-            raise ClusterError(f"{command[0]} failed on {self.name}: {output.strip()}")
-        return output
-
-    def _exec(self, command: Sequence[str]) -> tuple[int, str]:
-        done = execute(str(self._keeper.id), command, node=self.name, environ={"LC_ALL": "C"})
-        return done.returncode, done.stdout + done.stderr
+        self._shell.run('find "$1" -mindepth 1 -delete', _HERE)

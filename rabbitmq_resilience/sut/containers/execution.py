@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from docker.errors import DockerException
@@ -23,6 +24,27 @@ _SCRIPT = (
     f'printf %s {_BEGIN}; printf %s {_BEGIN} >&2; "$@"; status=$?; printf %s {_END}; printf %s {_END} >&2; exit $status'
 )
 _TIMES_MAX = 5
+
+
+@dataclass(frozen=True)
+class ContainerShell:
+    """The shell of the running container with the id ``container``, as a ``MachineShell``. Scripts must be safe to run
+    twice. ``name`` is the container's in messages."""
+
+    container: str
+    name: str
+
+    @property
+    def description(self) -> str:
+        return f"the container of {self.name}"
+
+    def run(self, script: str, *arguments: str, timeout_s: float = 20.0) -> str:
+        bounded = ["timeout", "-s", "KILL", f"{timeout_s:g}", "sh", "-c", script, "sh", *arguments]
+        done = execute(self.container, bounded, node=self.name, environ={"LC_ALL": "C"})
+        if done.returncode != 0:
+            words = (done.stderr or done.stdout).strip()[:1000] or "it printed nothing"
+            raise ClusterError(f"{self.description}: a script failed with status {done.returncode}: {words}")
+        return done.stdout
 
 
 def execute(

@@ -76,6 +76,7 @@ def test_it_is_full_until_it_is_given_back(place: Place) -> None:
     assert disk.takes()
     (place.data / "of-the-broker").write_bytes(bytes(2**20))
     disk.fill(for_s=60)
+    disk.fill(for_s=60)  # a container engine may run a script twice
     wait_until(lambda: not disk.takes(), timeout_s=30, what="the disk to be full")
     assert disk.room().free_bytes == 0
 
