@@ -81,7 +81,9 @@ class Topology(Spec):
     within zones. ``broker_size``: the limits of each broker, with containers only.
     ``enable_feature_flags`` are enabled once the cluster has formed, such as ``[khepri_db]`` on RabbitMQ 4.0 and 4.1.
     ``statistics_interval_s``: how often brokers update their statistics (``collect_statistics_interval``). The default
-    is 1; RabbitMQ's own is 5. Alarms and queue depths are observed with this delay.
+    is 1; RabbitMQ's own is 5. Alarms and queue depths are observed with this delay. ``client_tls``: the processes of an
+    application speak TLS, with a certificate made for the run; it ends at the tap in front of the brokers, which need
+    none.
     """
 
     name: Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$")]
@@ -102,6 +104,7 @@ class Topology(Spec):
     broker_size: BrokerSize | None = None
     enable_feature_flags: Annotated[tuple[FeatureFlag, ...], BeforeValidator(as_tuple)] = ()
     statistics_interval_s: Annotated[int, Field(ge=1, le=60)] | None = None
+    client_tls: bool = False
 
     @model_validator(mode="after")
     def _size(self) -> Self:

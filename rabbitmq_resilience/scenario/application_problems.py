@@ -23,6 +23,9 @@ def application_problems(scenario: Scenario, driver: str | None) -> Iterator[tup
         for name in sorted(OF_APPLICATIONS & scenario.chosen_invariants.keys()):
             text = f"{name} is judged of the user's own program; write workload: {{kind: application, ...}}"
             yield ("invariants", name), text
+        if scenario.topology.client_tls:
+            text = "TLS of clients ends at the tap, which only the user's own program has; leave it out, or write"
+            yield ("topology", "client_tls"), f"{text} workload: {{kind: application, ...}}"
         return
     for name in sorted(_OF_GENERATED & scenario.chosen_invariants.keys()):
         known = ", ".join(known for known in INVARIANTS if known not in _OF_GENERATED)

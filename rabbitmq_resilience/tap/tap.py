@@ -19,6 +19,8 @@ from rabbitmq_resilience.tools.closing import Closing
 from rabbitmq_resilience.tools.locations import IMPORTED_FROM
 
 LOG_FILE = "tap.log"
+#: The authority that clients of a listener trust if the tap made its certificate, in PEM.
+CA_FILE = "tap.ca.pem"
 _ANSWER_WITHIN_S = 120.0
 _END_WITHIN_S = 90.0
 
@@ -40,6 +42,7 @@ class Tap(Closing):
     def __init__(self, folder: Path) -> None:
         folder = folder.resolve()  # its processes run elsewhere
         self._log = folder / LOG_FILE
+        self.ca_file = folder / CA_FILE
         self._lock = threading.Lock()
         self._ids = itertools.count()
         with self._log.open("ab") as log:
@@ -66,14 +69,18 @@ class Tap(Closing):
         *,
         ca: str | None = None,
         certificate: Certificate | None = None,
+        made_certificate: bool = False,
         bind: str = "127.0.0.1",
     ) -> int:
         """Listen for the clients of ``process``, and return the port that leads them to the broker at ``target``.
 
-        With a ``certificate``, clients speak TLS. ``ca``: the authorities that the broker's certificate is checked
-        with, if the target has a TLS name.
+        With a ``certificate``, clients speak TLS. With a ``made_certificate`` they do as well, and trust ``ca_file``,
+        which is there then. ``ca``: the authorities that the broker's certificate is checked with, if the target has a
+        TLS name.
         """
-        tls = {} if certificate is None else {"certificate": str(certificate.certificate), "key": str(certificate.key)}
+        tls: dict[str, Any] = {"ca_file": str(self.ca_file)} if made_certificate else {}
+        if certificate is not None:
+            tls = {"certificate": str(certificate.certificate), "key": str(certificate.key)}
         upstream = {"tls_name": target.tls_name, "ca": ca} if target.tls_name else {}
         where = {"host": target.host, "port": target.port, "bind": bind}
         return int(self._order("listen", process=process, node=node, **where, **tls, **upstream)["port"])

@@ -19,6 +19,7 @@ from rabbitmq_resilience.tap.amqp_methods import Side
 from rabbitmq_resilience.tap.copied_bytes import bytes_copy, remark_copy
 from rabbitmq_resilience.tap.forwarding import TapListener
 from rabbitmq_resilience.tap.method_rules import ActiveRule, MethodRule
+from rabbitmq_resilience.tap.run_certificates import RunAuthority, server_context
 
 #: If this is not read by the recorder, the bytes of a connection are no longer copied. They are forwarded all the same.
 COPIES_BYTES_MAX = 256 << 20
@@ -89,6 +90,8 @@ class TapProcess:
         self._numbers = itertools.count()
         self._rules: list[ActiveRule] = []
         self._listeners: list[TapListener] = []
+        #: By the file of their authority, the certificates that were made.
+        self._made_tls: dict[str, ssl.SSLContext] = {}
 
     async def obey(self, order: Mapping[str, Any]) -> dict[str, Any]:
         """Do one order and return the answer's fields. Raise ValueError for an order that is not known."""
@@ -109,7 +112,7 @@ class TapProcess:
                 raise ValueError(f"a tap knows no order {unknown!r}")
 
     async def _listen(self, order: Mapping[str, Any]) -> int:
-        client_tls = None
+        client_tls = self._server_of(order["ca_file"]) if order.get("ca_file") else None
         if order.get("certificate"):
             client_tls = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
             client_tls.load_cert_chain(order["certificate"], order["key"])
@@ -129,6 +132,14 @@ class TapProcess:
         )
         self._listeners.append(listener)
         return await listener.listen(order.get("bind", "127.0.0.1"))
+
+    def _server_of(self, ca_file: str) -> ssl.SSLContext:
+        """Return the context of a server that those trust who trust the authority in that file, which is made first."""
+        if ca_file not in self._made_tls:
+            authority = RunAuthority()
+            Path(ca_file).write_text(authority.certificate, encoding="ascii")
+            self._made_tls[ca_file] = server_context(authority.for_addresses("127.0.0.1"))
+        return self._made_tls[ca_file]
 
     def _state(self) -> dict[str, Any]:
         return {

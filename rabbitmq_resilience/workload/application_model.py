@@ -105,7 +105,9 @@ class ApplicationProcess(Spec):
 
 class Variables(Spec):
     """The names of the variables in which programs get the address of their broker. ``urls`` has one URL for each
-    node, with commas between them; ``url`` is the first of these. Every process begins with another node."""
+    node, with commas between them; ``url`` is the first of these. Every process begins with another node. ``ca_file``:
+    the file with the authority that made the tap's certificate, only where clients speak TLS. A client that knows a
+    variable of its own for this, such as SSL_CERT_FILE, finds it by that name."""
 
     url: str = "AMQP_URL"
     urls: str = "AMQP_URLS"
@@ -114,6 +116,7 @@ class Variables(Spec):
     vhost: str = "AMQP_VHOST"
     user: str = "AMQP_USER"
     password: str = "AMQP_PASSWORD"  # noqa: S105 - the name of a variable
+    ca_file: str = "AMQP_CA_FILE"
 
     @model_validator(mode="after")
     def _are_variables(self) -> Variables:

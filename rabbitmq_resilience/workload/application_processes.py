@@ -181,9 +181,12 @@ class ApplicationInstance:
 def environment_of(
     variables: Variables, access: Access, vhost: str, endpoints: Mapping[str, Endpoint]
 ) -> Mapping[str, str]:
-    """Return the variables that lead a process to its brokers, the first endpoint first."""
+    """Return the variables that lead a process to its brokers, the first endpoint first. ``access`` is for these
+    endpoints, not for the brokers behind them."""
     user, password, path = (quote(part, safe="") for part in (access.user, access.password, vhost))
-    urls = [f"amqp://{user}:{password}@{at.host}:{at.port}/{path}" for at in endpoints.values()]
+    urls = [
+        f"amqp{'s' * bool(at.tls_name)}://{user}:{password}@{at.host}:{at.port}/{path}" for at in endpoints.values()
+    ]
     first = next(iter(endpoints.values()))
     return {
         variables.url: urls[0],
@@ -193,6 +196,7 @@ def environment_of(
         variables.vhost: vhost,
         variables.user: access.user,
         variables.password: access.password,
+        **({variables.ca_file: access.ca} if first.tls_name and access.ca else {}),
     }
 
 

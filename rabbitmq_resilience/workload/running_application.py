@@ -7,11 +7,14 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rabbitmq_resilience.history.events import ApplicationEvent, WireEvent, WorkerEvent
 from rabbitmq_resilience.history.history import Outcome, now_us
+from rabbitmq_resilience.model.access import Endpoint
+from rabbitmq_resilience.sut.machine.port_claims import LOOPBACK
 from rabbitmq_resilience.sut.protocol import Cluster
 from rabbitmq_resilience.tap.tap import Tap
 from rabbitmq_resilience.tap.wire_history import Mode
@@ -88,9 +91,11 @@ class RunningApplication(Closing):
         endpoints = {}
         for node in turned:
             target = cluster.amqp_endpoint(node, client=f"{ROLE}:{name}")
-            port = self.tap.listen(name, node, target, ca=cluster.access.ca)
-            endpoints[node] = target._replace(host="127.0.0.1", port=port, tls_name="")
-        return environment_of(self.workload.variables, cluster.access, self.vhost, endpoints)
+            tls = bool(target.tls_name) or cluster.topology.client_tls
+            port = self.tap.listen(name, node, target, ca=cluster.access.ca, made_certificate=tls)
+            endpoints[node] = Endpoint(LOOPBACK, port, LOOPBACK if tls else "")
+        access = replace(cluster.access, ca=str(self.tap.ca_file))
+        return environment_of(self.workload.variables, access, self.vhost, endpoints)
 
     def _say(self, kind: str, **fields: Any) -> None:
         self._record(kind, **fields)

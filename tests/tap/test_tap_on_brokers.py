@@ -16,9 +16,9 @@ from rabbitmq_resilience.model.access import Access, Endpoint
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
 from rabbitmq_resilience.tap.method_rules import MethodRule
+from rabbitmq_resilience.tap.run_certificates import RunAuthority
 from rabbitmq_resilience.tap.tap import Certificate, Tap
 from rabbitmq_resilience.tools.waiting import wait_until
-from tests.clusters.attached.certificates import Authority
 from tests.needs import skipped_without
 from tests.tap.frames import content, frame
 from tests.tap.raw_client import RawClient
@@ -172,9 +172,9 @@ def test_clients_of_a_killed_broker_are_refused_until_it_serves_again(
 
 def test_clients_and_brokers_may_speak_tls(tap: Tap, cluster: LocalCluster, tmp_path: Path) -> None:
     """A client of TLS meets the tap, and the tap meets a server of TLS: another listener of its own."""
-    authority, ca, pair = Authority(), tmp_path / "ca.pem", tmp_path / "tap.pem"
+    authority, ca, pair = RunAuthority(), tmp_path / "ca.pem", tmp_path / "tap.pem"
     ca.write_text(authority.certificate, encoding="utf-8")
-    pair.write_text(authority.for_address("127.0.0.1"), encoding="utf-8")
+    pair.write_text(authority.for_addresses("127.0.0.1"), encoding="utf-8")
     secure = tap.listen("secure", NODE, cluster.amqp_endpoint(NODE), certificate=Certificate(pair, pair))
     onward = tap.listen("onward", NODE, Endpoint("127.0.0.1", secure, "127.0.0.1"), ca=str(ca))
     stranger = tap.listen("stranger", NODE, Endpoint("127.0.0.1", secure, "example.org"), ca=str(ca))

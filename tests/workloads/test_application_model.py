@@ -10,10 +10,12 @@ from typing import Any
 import pytest
 import yaml
 
+from rabbitmq_resilience.model.access import Access, Endpoint
 from rabbitmq_resilience.scenario import fault_file
 from rabbitmq_resilience.scenario.fault_file import FaultFileError
 from rabbitmq_resilience.scenario.model import Scenario
-from rabbitmq_resilience.workload.application_model import ApplicationWorkload, missing_programs
+from rabbitmq_resilience.workload.application_model import ApplicationWorkload, Variables, missing_programs
+from rabbitmq_resilience.workload.application_processes import environment_of
 from tests.messages import Messages
 
 WEB = {"name": "web", "command": ["{python}", "web.py"]}
@@ -109,6 +111,23 @@ def test_what_is_judged_of_applications_alone_is_refused_for_a_generated_load(
     text = as_yaml(FILE | {"workload": {"queues": 1}, "invariants": {name: {}}})
     with message.of(FaultFileError):
         fault_file.parse(text, folder=tmp_path)
+
+
+def test_tls_of_clients_is_for_applications(message: Messages, tmp_path: Path) -> None:
+    topology = {"name": "secure", "zones": {"a": 1}, "client_tls": True}
+    text = as_yaml(FILE | {"topology": topology, "workload": {"queues": 1}})
+    with message.of(FaultFileError):
+        fault_file.parse(text, folder=tmp_path)
+
+
+def test_only_with_tls_a_process_is_led_by_tls_and_to_its_authority() -> None:
+    variables, access = Variables(ca_file="SSL_CERT_FILE"), Access("me", "p/w", ca="run.pem")
+    plain = environment_of(variables, access, "/", {"a1": Endpoint("127.0.0.1", 1), "b1": Endpoint("127.0.0.1", 2)})
+    assert plain["AMQP_URLS"] == "amqp://me:p%2Fw@127.0.0.1:1/%2F,amqp://me:p%2Fw@127.0.0.1:2/%2F"
+    assert "SSL_CERT_FILE" not in plain
+    secure = environment_of(variables, access, "/", {"a1": Endpoint("127.0.0.1", 1, "127.0.0.1")})
+    assert secure["AMQP_URL"] == "amqps://me:p%2Fw@127.0.0.1:1/%2F"
+    assert secure["SSL_CERT_FILE"] == "run.pem"
 
 
 def test_methods_of_a_generated_load_are_left_alone(message: Messages, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from rabbitmq_resilience.runner.judging import Result
 from rabbitmq_resilience.runner.run import RunContext, run_scenario
 from rabbitmq_resilience.scenario import fault_file
 from rabbitmq_resilience.sut.pool import ClusterPool
+from rabbitmq_resilience.workload.application_model import Variables
 from tests.parts import ROOT
 
 pytestmark = pytest.mark.plays
@@ -90,6 +91,16 @@ def test_the_shop_of_the_examples_survives_the_loss_of_its_leader(tmp_path: Path
     result = played(fault_file.load(EXAMPLES / "application.fault.yaml"), tmp_path)
     assert set(verdicts(result).values()) == {"VALID"}, result.document
     assert result.document["verdict"] == "VALID"
+
+
+def test_the_shop_comes_back_over_tls_too(tmp_path: Path) -> None:
+    """Its client trusts the authorities of the file that SSL_CERT_FILE names, as many do."""
+    scenario = fault_file.load(EXAMPLES / "application.fault.yaml")
+    workload = scenario.workload.model_copy(update={"variables": Variables(ca_file="SSL_CERT_FILE")})
+    topology = scenario.topology.model_copy(update={"client_tls": True})
+    result = played(scenario.model_copy(update={"workload": workload, "topology": topology}), tmp_path)
+    assert set(verdicts(result).values()) == {"VALID"}, result.document
+    assert [path for path in tmp_path.rglob("*") if path.is_file() and b"PRIVATE KEY" in path.read_bytes()] == []
 
 
 def test_careless_programs_are_named_with_what_they_do(tmp_path: Path) -> None:

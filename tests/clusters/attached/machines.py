@@ -18,9 +18,9 @@ from rabbitmq_resilience.model.access import Access
 from rabbitmq_resilience.sut.broker.management import ApiError, ApiUnreachable, ManagementApi
 from rabbitmq_resilience.sut.containers.engine_client import connected
 from rabbitmq_resilience.sut.containers.execution import execute
+from rabbitmq_resilience.tap.run_certificates import RunAuthority
 from rabbitmq_resilience.tools.image_names import MACHINE
 from rabbitmq_resilience.tools.waiting import wait_until
-from tests.clusters.attached.certificates import Authority
 from tests.needs import skipped_without
 
 #: Should nobody end them.
@@ -230,7 +230,7 @@ def _begin(machines: Machines) -> None:
     key.write_private_key(folder / "id")
     public = key.export_public_key().decode()
     (folder / "password").write_text("of these machines\n")
-    authority = Authority()
+    authority = RunAuthority()
     (folder / "ca.pem").write_text(authority.certificate)
     hosts = "".join(f"{machines.address(name)} {name}\n" for name in machines.names)
     host_keys = {name: asyncssh.generate_private_key("ssh-ed25519") for name in machines.names}
@@ -239,7 +239,7 @@ def _begin(machines: Machines) -> None:
     first, *others = machines.names
 
     def begin(name: str) -> None:
-        certificate = authority.for_address(machines.address(name)) if machines.tls else ""
+        certificate = authority.for_addresses(machines.address(name)) if machines.tls else ""
         conf = _CONF + (_TLS if machines.tls else _PLAIN) + _JOIN.replace("FIRST", first)
         machines.run(
             name,
