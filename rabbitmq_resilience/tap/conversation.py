@@ -10,6 +10,7 @@ from pika import spec
 from rabbitmq_resilience.tap.amqp_methods import BODY, CONTENT_HEADER, METHOD, PROTOCOL_HEADER_BEGINS, Side, word
 from rabbitmq_resilience.tap.frame_stream import Frame, FrameStream, NotAmqpError
 from rabbitmq_resilience.tap.message_identity import Hashes
+from rabbitmq_resilience.tap.recorded_text import decode_texts, recorded_text
 from rabbitmq_resilience.tap.tapped_channel import TappedChannel, reason
 from rabbitmq_resilience.tap.wire_history import Row
 
@@ -110,6 +111,7 @@ class Conversation:
             return
         method = known()
         method.decode(frame.payload, 4)
+        decode_texts(method)
         if frame.channel == 0:
             self._of_connection(sender, method)
         elif known is spec.Channel.Open:
@@ -132,7 +134,9 @@ class Conversation:
         match method:
             case spec.Connection.StartOk():
                 properties = method.client_properties or {}
-                named = {name: str(value) for name in _CLIENT_NAMES if (value := properties.get(name)) is not None}
+                named = {
+                    name: recorded_text(value) for name in _CLIENT_NAMES if (value := properties.get(name)) is not None
+                }
                 self.say("client", fields=named)
             case spec.Connection.TuneOk():
                 self._heartbeat_s = method.heartbeat

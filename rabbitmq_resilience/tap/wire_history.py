@@ -52,6 +52,7 @@ class Row(NamedTuple):
     - ``multiple``: all tags up to this one. ``flag``: of a publish and a return mandatory, of a delivery redelivered,
       of a rejection requeue.
     - ``place``: the exchange of a publish or a return, the queue of a delivery; empty if it is not known.
+      ``recorded_text`` says how this and ``routing_key`` are written if they are no UTF-8.
     - ``size_bytes``, ``body``: length and checksum of the body. ``identity``: what distinguishes the message from
       others; from its message_id if it is ``named``. Both are hashes with a key that is kept nowhere.
     """

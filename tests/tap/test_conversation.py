@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -226,6 +227,53 @@ def test_what_cannot_be_read_is_reported_once_and_nothing_after_it(damaged: byte
     found = heard((CLIENT, say("channel.open")), (CLIENT, damaged), (CLIENT, published(b"after")), (BROKER, b"\x00"))
     assert [what for what, *_ in found] == ["channel_opened", "unreadable"]
     assert detail in str(found[1][3]["detail"])
+
+
+def recorded_as(key: bytes) -> str:
+    """Return the routing key that is recorded of a publish, and of a message that is delivered with that key."""
+    found = heard(
+        (CLIENT, say("channel.open") + say("basic.publish", key=key, exchange=key) + message(b"")),
+        (BROKER, say("basic.deliver", tag="t", delivery=1, key=key) + message(b"")),
+    )
+    published, delivered = [fields for what, _, _, fields in found if what == "row"]
+    assert published["routing_key"] == published["place"] == delivered["routing_key"]
+    return str(published["routing_key"])
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        (b"\xff\x00\xc3\xa4\xc3", "\ufffdff\x00ä\ufffdc3"),
+        ("a\\xffä\U0001f407".encode(), "a\\xffä\U0001f407"),
+        ("\ufffdff".encode(), "\ufffdef\ufffdbf\ufffdbdff"),
+        (b"\xed\xb3\xbf", "\ufffded\ufffdb3\ufffdbf"),  # a surrogate is no UTF-8
+    ],
+)
+def test_a_key_that_is_no_utf_8_is_recorded_so_that_its_bytes_are_known(key: bytes, text: str) -> None:
+    assert recorded_as(key) == text
+    assert re.sub("\ufffd(..)".encode(), lambda found: bytes.fromhex(found[1].decode()), text.encode()) == key
+
+
+def test_names_that_are_no_utf_8_are_recorded_in_files(tmp_path: Path) -> None:
+    """They are names of queues, exchanges, consumers, virtual hosts and clients."""
+    name = b"\xffname"
+    start: dict[str, Any] = {"properties": {"product": name}, "mechanism": "PLAIN", "locale": "en_US"}
+    asked = say("queue.declare", queue=name) + say("basic.consume", queue=name, tag=name)
+    record(
+        tmp_path,
+        [
+            (CLIENT, PROTOCOL + say("connection.start-ok", 0, **start) + say("connection.open", 0, vhost=name)),
+            (CLIENT, say("channel.open") + asked + say("basic.publish", key=name) + message(b"")),
+            (BROKER, say("queue.declare-ok", queue=name) + say("basic.consume-ok", tag=name)),
+            (BROKER, say("channel.close", code=404, text=name)),
+        ],
+    )
+    assert "unreadable" not in said(tmp_path)
+    found = [
+        only(tmp_path, what).fields for what in ("client", "asks", "queue_declared", "consuming", "channel_closed")
+    ]
+    written = [fields[name] for fields, name in zip(found, ("product", "vhost", "queue", "queue", "text"), strict=True)]
+    assert {*written, rows(tmp_path)[0]["routing_key"], found[3]["consumer"]} == {"\ufffdffname"}
 
 
 def test_a_silent_side_is_reported_with_its_time() -> None:
