@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+#: A note names no more queues than these.
+_NAMED_MAX = 10
 
 
 def advised(use: Mapping[str, Any]) -> Iterator[str]:
@@ -25,3 +28,11 @@ def advised(use: Mapping[str, Any]) -> Iterator[str]:
         if of["returned"]:
             text = f"{process} had not acknowledged {of['returned']:,} messages when their channel ended"
             yield f"{text}: they come again, so that its work must be harmless when it is done twice"
+
+
+def unjudged(declared_later: Sequence[str]) -> Iterator[str]:
+    """Yield, for people, which queues the broker had not listed when messages began to flow."""
+    if declared_later:
+        names, more = ", ".join(declared_later[:_NAMED_MAX]), len(declared_later) - _NAMED_MAX
+        others = f" and {more:,} more" if more > 0 else ""
+        yield f"declared later, not judged: {names}{others}; a broker listed the queues when messages began to flow"

@@ -19,7 +19,7 @@ from rabbitmq_resilience.workload.application_use import used
 from rabbitmq_resilience.workload.counters import Count, Counters
 from rabbitmq_resilience.workload.equal_messages import MatchedDeliveries
 from rabbitmq_resilience.workload.load import Load, deliveries_path, publishes_path
-from rabbitmq_resilience.workload.unrouted_messages import UnroutedMessages
+from rabbitmq_resilience.workload.unrouted_messages import REPLY_QUEUES, UnroutedMessages
 from rabbitmq_resilience.workload.wire_messages import TappedPublish, WireMessages
 
 #: Numbers of a load that an application does not state.
@@ -81,6 +81,15 @@ class ApplicationHistory:
         self._judge_plain()
         self._matched = MatchedDeliveries(self._kept, self._owed, self._must_arrive)
         self._matched.take((delivery, self._index.get(delivery.queue, None)) for delivery in messages.deliveries)
+
+    @property
+    def declared_later(self) -> list[str]:
+        """Return the queues that were used and that the broker had not listed, except those that pass by design."""
+        used = [event.fields for event in self._wire if event.what in {"queue_declared", "consuming"}]
+        passing = {fields["queue"] for fields in used if fields.get("exclusive") or fields.get("auto_delete")}
+        deleted = {event.fields["queue"] for event in self._wire if event.what == "queue_deleted"}
+        found = {fields["queue"] for fields in used} - self._application.queues.names - passing - deleted - {""}
+        return sorted(name for name in found if not name.startswith(REPLY_QUEUES))
 
     def _route(self, publish: TappedPublish) -> tuple[int, ...]:
         owed = self._application.queues.owed(*publish.route)

@@ -20,7 +20,7 @@ from rabbitmq_resilience.tap.tap import Tap
 from rabbitmq_resilience.tap.wire_history import Mode
 from rabbitmq_resilience.tools.closing import Closing
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
-from rabbitmq_resilience.workload.application_advice import advised
+from rabbitmq_resilience.workload.application_advice import advised, unjudged
 from rabbitmq_resilience.workload.application_history import CONNECTION_EVENTS, Application, ApplicationHistory
 from rabbitmq_resilience.workload.application_model import ROLE, ApplicationWorkload
 from rabbitmq_resilience.workload.application_processes import ApplicationInstance, end_all, environment_of
@@ -312,8 +312,8 @@ class RunningApplication(Closing):
         history = ApplicationHistory(application, self._messages, wire, tuple(self._own))
         use = history.write(self._folder)
         self._record("application_use", **use)
-        for advice in advised(use):
-            self._record("note", detail=advice)
+        for note in [*advised(use), *unjudged(history.declared_later)]:
+            self._record("note", detail=note)
 
     def close(self) -> None:
         try:

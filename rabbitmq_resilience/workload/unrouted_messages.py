@@ -11,7 +11,7 @@ from rabbitmq_resilience.workload.matching import DEFAULT_EXCHANGE
 from rabbitmq_resilience.workload.wire_messages import Route, TappedPublish
 
 #: Names of queues that exist only as the way back to a client ("Direct Reply-to").
-_REPLIES = "amq.rabbitmq.reply-to"
+REPLY_QUEUES = "amq.rabbitmq.reply-to"
 
 
 class UnroutedMessages:
@@ -35,7 +35,7 @@ class UnroutedMessages:
     def _finds_none(self, route: Route) -> bool:
         exchange, key = route
         if exchange == DEFAULT_EXCHANGE:
-            return key not in self._names and not key.startswith(_REPLIES)
+            return key not in self._names and not key.startswith(REPLY_QUEUES)
         if not self._queues.computed or self._changed or exchange not in self._queues.exchanges:
             return False
         return not self._queues.router.reached(exchange, key, {}).queues

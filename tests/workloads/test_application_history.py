@@ -12,6 +12,7 @@ from rabbitmq_resilience.history.event_log import EventLog
 from rabbitmq_resilience.history.events import ApplicationEvent
 from rabbitmq_resilience.history.history import DELIVERIES, PUBLISHES, Outcome, StreamReader
 from rabbitmq_resilience.tap.wire_history import EVENTS_FILE, Kind, Mode, Row, WireWriter
+from rabbitmq_resilience.workload.application_advice import unjudged
 from rabbitmq_resilience.workload.application_history import Application, ApplicationHistory
 from rabbitmq_resilience.workload.application_queues import ApplicationQueues, read_queues
 from rabbitmq_resilience.workload.matching import Bound, Router
@@ -46,11 +47,13 @@ def acknowledge(t_us: int, tag: int) -> Row:
 
 
 class Written(NamedTuple):
-    """Publishes as (outcome, queues that it arrived from), the fields of the use, and the rows of deliveries."""
+    """Publishes as (outcome, queues that it arrived from), the fields of the use, the rows of deliveries, and the
+    queues that the broker had not listed."""
 
     messages: Sequence[tuple[str, str]]
     use: Mapping[str, Any]
     deliveries: Sequence[Mapping[str, Any]]
+    declared_later: Sequence[str]
 
 
 def written(
@@ -72,14 +75,15 @@ def written(
     events = messages.complete(asked_us=ASKED_US, drained_us=DRAINED_US)
     own = [ApplicationEvent(t_us=0, process=name, event="started") for name in ("web-0", "job-0")]
     application = Application(1, "/", ("web-0", "job-0"), ("a1",), queues, KNOWN_US, DRAINED_US, judged)
-    use = ApplicationHistory(application, messages, events, own).write(folder)
+    history = ApplicationHistory(application, messages, events, own)
+    use = history.write(folder)
     published, delivered = rows_of(folder, "publishes", PUBLISHES), rows_of(folder, "deliveries", DELIVERIES)
     names = [name for name in queues.places if name not in use["skipped"]]
     came: dict[int, set[str]] = {message["sequence"]: set() for message in published}
     for delivery in delivered:
         came[delivery["sequence"]].add(names[delivery["queue"]])
     found = [(Outcome(one["outcome"]).name, "".join(sorted(came[one["sequence"]]))) for one in published]
-    return Written(found, use, delivered)
+    return Written(found, use, delivered, history.declared_later)
 
 
 def rows_of(folder: Path, what: str, schema: Any) -> list[dict[str, Any]]:
@@ -203,6 +207,28 @@ def test_what_is_not_known_to_be_unroutable_is_not_said_to_be(tmp_path: Path) ->
     rows.append(publish(110, 9, place="none", routing_key="x", tag=4))
     found = written(tmp_path, *rows, confirm(120, tag=4, multiple=True), wire=[declared, bound], queues=queues)
     assert found.use["processes"]["web-0"]["unroutable"] == 1
+
+
+def test_queues_that_were_not_listed_are_named_and_those_that_pass_are_not(tmp_path: Path) -> None:
+    """Those of another program on the same virtual host are known by their consumers alone."""
+    declared: Mapping[str, Mapping[str, Any]] = {
+        "q": {},
+        "later": {},
+        "mine": {"exclusive": True},
+        "passing": {"auto_delete": True},
+        "gone": {},
+    }
+    wire: list[Wire] = [(50, 0, "queue_declared", {"queue": name, **fields}) for name, fields in declared.items()]
+    wire.append((60, 0, "queue_deleted", {"queue": "gone"}))
+    for queue in (*declared, "other", "amq.rabbitmq.reply-to"):
+        wire.append((55, 2, "consuming", {"queue": queue, "prefetch": 1, "automatic": False}))
+    found = written(tmp_path, publish(100), confirm(110), deliver(120), wire=wire).declared_later
+    assert found == ["later", "other"]
+    assert list(unjudged(found)) == [
+        "declared later, not judged: later, other; a broker listed the queues when messages began to flow"
+    ]
+    assert list(unjudged([])) == []
+    assert " q9 and 2 more;" in next(unjudged([f"q{number}" for number in range(12)]))
 
 
 def test_deliveries_of_messages_that_were_published_elsewhere_are_not_foreign(tmp_path: Path) -> None:
