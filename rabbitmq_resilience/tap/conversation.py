@@ -24,9 +24,9 @@ _SECRET = frozenset({spec.Connection.Secure, spec.Connection.SecureOk, spec.Conn
 class Conversation:
     """One connection, as its client sees it.
 
-    ``add`` gets each row. ``event`` gets everything else: ``event(what, t_us, channel, fields)``. Credentials are
-    skipped: of ``start-ok`` only the client's name is read, and nothing of ``secure``, ``secure-ok`` and
-    ``update-secret``.
+    ``add`` gets each row, and ``keep`` the properties of each row that is a message. ``event`` gets everything else:
+    ``event(what, t_us, channel, fields)``. Credentials are skipped: of ``start-ok`` only the client's name is read, and
+    nothing of ``secure``, ``secure-ok`` and ``update-secret``.
     """
 
     def __init__(
@@ -35,11 +35,13 @@ class Conversation:
         hashes: Hashes,
         add: Callable[[Row], None],
         event: Callable[[str, int, int, Mapping[str, Any]], None],
+        keep: Callable[[Row, Mapping[str, Any]], None] = lambda *_: None,
     ) -> None:
         self._connection = connection
         self._hashes = hashes
         self._event = event
         self.row = add
+        self.properties = keep
         self.t_us = 0
         self._streams = {side: FrameStream() for side in Side}
         self._channels: dict[int, TappedChannel] = {}

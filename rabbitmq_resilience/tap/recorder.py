@@ -1,6 +1,7 @@
-"""Read the copies of a tap on standard input, and record what they say: ``python -m ...tap.recorder FOLDER``.
+"""Read the copies of a tap on standard input, and record what they say: ``python -m ...recorder FOLDER PROPERTIES``.
 
-Copies hold credentials. They are only in memory: rows and events are all that is written.
+Copies hold credentials. They are only in memory: rows and events are all that is written, and the properties of
+messages if PROPERTIES is ``values``.
 """
 
 from __future__ import annotations
@@ -17,17 +18,19 @@ from rabbitmq_resilience.tap.amqp_methods import Side
 from rabbitmq_resilience.tap.conversation import Conversation
 from rabbitmq_resilience.tap.copied_bytes import Copied, Copy, read_copies
 from rabbitmq_resilience.tap.message_identity import Hashes
-from rabbitmq_resilience.tap.wire_history import EVENTS_FILE, WireWriter
+from rabbitmq_resilience.tap.wire_history import EVENTS_FILE, PropertiesWriter, WireWriter
 
 #: Rows are written this long after they were made, or a little later.
 _FLUSH_EVERY_S = 0.25
 
 
 class Recorder:
-    """Record the conversations of all connections of a tap into a folder."""
+    """Record the conversations of all connections of a tap into a folder. ``values``: with the properties of
+    messages."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, values: bool = False) -> None:
         self._rows = WireWriter(folder)
+        self._properties = PropertiesWriter(folder) if values else None
         self._events = EventLog(folder / EVENTS_FILE)
         self._hashes = Hashes(secrets.token_bytes(16))
         self._open: dict[int, Conversation] = {}
@@ -46,9 +49,13 @@ class Recorder:
     def flush(self) -> None:
         """Write all rows so far."""
         self._rows.flush()
+        if self._properties is not None:
+            self._properties.flush()
 
     def close(self) -> None:
         self._rows.close()
+        if self._properties is not None:
+            self._properties.close()
         self._events.__exit__(None, None, None)
 
     def _remark(self, connection: int, t_us: int, remark: dict[str, Any]) -> None:
@@ -63,16 +70,17 @@ class Recorder:
         def event(what: str, t_us: int, channel: int, fields: Mapping[str, Any]) -> None:
             self._say(connection, what, t_us, channel, fields)
 
-        return Conversation(connection, self._hashes, self._rows.add, event)
+        kept = {} if self._properties is None else {"keep": self._properties.add}
+        return Conversation(connection, self._hashes, self._rows.add, event, **kept)
 
     def _say(self, connection: int, what: str, t_us: int, channel: int, fields: Mapping[str, Any]) -> None:
         self._events.record("wire", t_us=t_us, connection=connection, channel=channel, what=what, fields=dict(fields))
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, properties: str) -> None:
     for ignored in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ignored, signal.SIG_IGN)  # the end of the input ends it, so that the record is whole
-    recorder = Recorder(folder)
+    recorder = Recorder(folder, values=properties == "values")
     try:
         for copy in read_copies(sys.stdin.fileno(), idle_s=_FLUSH_EVERY_S):
             if copy is None:
@@ -84,4 +92,4 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), sys.argv[2])

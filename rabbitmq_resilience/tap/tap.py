@@ -11,7 +11,7 @@ import threading
 import time
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from rabbitmq_resilience.model.access import Endpoint
 from rabbitmq_resilience.tap.method_rules import MethodRule
@@ -23,6 +23,10 @@ LOG_FILE = "tap.log"
 CA_FILE = "tap.ca.pem"
 _ANSWER_WITHIN_S = 120.0
 _END_WITHIN_S = 90.0
+
+
+#: What is kept of the properties of messages.
+KeptProperties = Literal["hash", "values"]
 
 
 class TapError(Exception):
@@ -37,9 +41,10 @@ class Certificate(NamedTuple):
 
 
 class Tap(Closing):
-    """A tap on the wire between clients and brokers. Its record is in ``folder`` once it is closed."""
+    """A tap on the wire between clients and brokers. Its record is in ``folder`` once it is closed. Of the properties
+    of messages it has a ``hash``, or their ``values`` too."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, properties: KeptProperties = "hash") -> None:
         folder = folder.resolve()  # its processes run elsewhere
         self._log = folder / LOG_FILE
         self.ca_file = folder / CA_FILE
@@ -47,7 +52,7 @@ class Tap(Closing):
         self._ids = itertools.count()
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "rabbitmq_resilience.tap.tap_process", str(folder)],
+                [sys.executable, "-m", "rabbitmq_resilience.tap.tap_process", str(folder), properties],
                 cwd=IMPORTED_FROM,
                 bufsize=0,
                 stdin=subprocess.PIPE,

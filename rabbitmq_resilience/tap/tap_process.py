@@ -1,4 +1,4 @@
-"""Run a tap: ``python -m rabbitmq_resilience.tap.tap_process FOLDER``, with one JSON order a line on standard input.
+"""Run a tap: ``python -m rabbitmq_resilience.tap.tap_process FOLDER PROPERTIES``, with one JSON order a line on input.
 
 Each order has an ``id`` and is answered by a line with the same id. The end of the input ends the tap.
 """
@@ -164,7 +164,7 @@ class TapProcess:
             return await self._recorder.wait()
 
 
-async def main(folder: Path) -> int:
+async def main(folder: Path, properties: str) -> int:
     """Serve orders until the input ends. Return 0 if all was recorded."""
     loop = asyncio.get_running_loop()
     for ignored in (signal.SIGINT, signal.SIGTERM):
@@ -173,7 +173,7 @@ async def main(folder: Path) -> int:
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
     recorder = await asyncio.create_subprocess_exec(
         sys.executable,
-        *("-m", "rabbitmq_resilience.tap.recorder", str(folder)),
+        *("-m", "rabbitmq_resilience.tap.recorder", str(folder), properties),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.DEVNULL,
         process_group=0,
@@ -196,4 +196,4 @@ async def _answer(tap: TapProcess, line: bytes) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    sys.exit(asyncio.run(main(Path(sys.argv[1]))))
+    sys.exit(asyncio.run(main(Path(sys.argv[1]), sys.argv[2])))

@@ -23,6 +23,9 @@ class Outlet(Protocol):
 
     def row(self, row: Row) -> None: ...
 
+    def properties(self, row: Row, values: Mapping[str, Any]) -> None:
+        """Take the properties of the message of a row."""
+
     def say(self, what: str, *, channel: int = 0, fields: Mapping[str, Any] | None = None) -> None: ...
 
     @property
@@ -116,9 +119,10 @@ class TappedChannel:
     def _say(self, what: str, **fields: Any) -> None:
         self._outlet.say(what, channel=self._number, fields=fields)
 
-    def _row(self, kind: Kind, **fields: Any) -> None:
-        row = Row(self._outlet.t_us, self._connection, self.session, kind)
-        self._outlet.row(row._replace(**fields))
+    def _row(self, kind: Kind, **fields: Any) -> Row:
+        row = Row(self._outlet.t_us, self._connection, self.session, kind)._replace(**fields)
+        self._outlet.row(row)
+        return row
 
     def _complete(self, sender: Side, content: _Content, properties: Mapping[str, Any]) -> None:
         """Record a message once all of its body is there."""
@@ -135,7 +139,8 @@ class TappedChannel:
             "identity": identity,
             "named": named,
         }
-        self._row(**fields, **self._fields_of(content.method))
+        row = self._row(**fields, **self._fields_of(content.method))
+        self._outlet.properties(row, properties)
         self._do_unanswered()
 
     def _fields_of(self, method: Any) -> dict[str, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +14,7 @@ from rabbitmq_resilience.history.history import StreamWriter
 
 WIRE_FILE = "tap.wire.arrows"
 EVENTS_FILE = "tap.jsonl"
+PROPERTIES_FILE = "tap.properties.jsonl"
 
 #: A batch is written when it has as many rows.
 BATCH_ROWS = 2_000
@@ -117,3 +120,21 @@ class WireWriter:
     def close(self) -> None:
         self.flush()
         self._stream.close()
+
+
+class PropertiesWriter:
+    """Write the properties of messages to a file in a folder, one message a line: the fields by which its row is found,
+    and its properties by their names in AMQP. Numbers with fractions are in hexadecimal digits."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = (folder / PROPERTIES_FILE).open("a", encoding="ascii")
+
+    def add(self, row: Row, values: Mapping[str, Any]) -> None:
+        named = {name: getattr(row, name) for name in ("t_us", "connection", "session", "tag", "identity")}
+        self._file.write(json.dumps({**named, "kind": row.kind.name, "properties": values}) + "\n")
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def close(self) -> None:
+        self._file.close()

@@ -21,6 +21,7 @@ from pydantic import (
 )
 
 from rabbitmq_resilience.model.base import Spec
+from rabbitmq_resilience.tap.tap import KeptProperties
 from rabbitmq_resilience.workload.workload_fields import WorkloadFields
 from rabbitmq_resilience.workload.workload_model import Workload
 
@@ -139,8 +140,9 @@ class ApplicationWorkload(Workload):
 
     Each of the ``processes`` gets the address of the brokers in ``variables`` of its environment. It declares what it
     needs by itself. ``queue_type`` says of which type its queues are; expectations are chosen by it. ``unconfirmed``:
-    whether the loss of messages that were published without confirms is ``judged``, or only ``reported``. What each
-    process writes to its output is in the run's folder, under ``logs``.
+    whether the loss of messages that were published without confirms is ``judged``, or only ``reported``.
+    ``properties``: whether the record has only a ``hash`` of the properties of messages, or their ``values`` too, which
+    may be customers' data. What each process writes to its output is in the run's folder, under ``logs``.
     """
 
     model_config = ConfigDict(title="application")
@@ -152,6 +154,7 @@ class ApplicationWorkload(Workload):
     variables: Variables = Variables()
     flowing: Flowing = Flowing()
     unconfirmed: Literal["reported", "judged"] = "reported"
+    properties: KeptProperties = "hash"
 
     @model_validator(mode="after")
     def _has_no_generated_load(self) -> ApplicationWorkload:

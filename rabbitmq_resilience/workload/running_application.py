@@ -68,7 +68,7 @@ class RunningApplication(Closing):
         folder.mkdir(parents=True, exist_ok=True)
         with ExitStack() as opened:
             guard = opened.enter_context(ProcessGuard())
-            self.tap = opened.enter_context(Tap(folder))
+            self.tap = opened.enter_context(Tap(folder, properties=workload.properties))
             self._messages = WireMessages(folder)
             self.instances = {
                 name: ApplicationInstance(

@@ -148,7 +148,7 @@ def test_a_scenario_with_an_application_is_read_back_as_it_was(tmp_path: Path) -
     assert isinstance(again.workload, ApplicationWorkload)
     assert again.workload.instances == ("web-0", "web-1")
     dumped = scenario.model_dump(mode="json")["workload"]
-    assert set(dumped) == {"kind", "queue_type", "processes", "variables", "flowing", "unconfirmed"}
+    assert set(dumped) == {"kind", "queue_type", "processes", "variables", "flowing", "unconfirmed", "properties"}
     (tmp_path / "again.yaml").write_text(fault_file.dump(scenario), encoding="utf-8")
     assert fault_file.load(tmp_path / "again.yaml") == scenario
 
