@@ -9,15 +9,19 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, get_args
 from urllib.parse import urlsplit
 
 from rabbitmq_resilience.command import COMMANDS
+from rabbitmq_resilience.extension_points import provided
 from rabbitmq_resilience.history.history import now_us
 from rabbitmq_resilience.model.access import Endpoint
-from rabbitmq_resilience.tap.tap import Certificate, Tap, TapError
+from rabbitmq_resilience.model.errors import ClusterError
+from rabbitmq_resilience.model.yaml_files import FileRefusedError
+from rabbitmq_resilience.sut.machine.port_claims import LOOPBACK
+from rabbitmq_resilience.tap.tap import CA_FILE, Certificate, KeptProperties, Tap, TapError
 from rabbitmq_resilience.workload.application_advice import advised
 from rabbitmq_resilience.workload.application_model import Variables
 from rabbitmq_resilience.workload.application_use import used
@@ -27,6 +31,7 @@ from rabbitmq_resilience.workload.wire_messages import WireMessages
 _PROCESS = "application"
 _PORTS = {"amqp": 5672, "amqps": 5671}
 _EVERY_S = 2.0
+_NAMES = Variables()
 
 
 def main(arguments: Sequence[str], *, program: str) -> int:
@@ -34,19 +39,18 @@ def main(arguments: Sequence[str], *, program: str) -> int:
     or 1 if what was said could not be recorded."""
     parser = _parser(program)
     stated = parser.parse_args(_before_command(arguments))
-    command = _command(arguments)
+    if bool(stated.broker) is bool(stated.cluster):
+        parser.error("name the brokers either by their addresses, or by a cluster file (--cluster)")
     try:
-        targets = dict(map(_target, stated.broker))
-        certificate = Certificate(*stated.certificate) if stated.certificate else None
-        stated.into.mkdir(parents=True)
+        with _tapped_brokers(stated) as brokers:
+            stated.into.mkdir(parents=True)
+            return _tapped(brokers, _command(arguments), stated)
     except ValueError as error:
         parser.error(str(error))
     except OSError as error:
         print(f"{stated.into} cannot be made: {error.strerror}; name another folder (--into)", file=sys.stderr)
         return 1
-    try:
-        return _tapped(targets, command, stated.into, ca=stated.ca, certificate=certificate, for_s=stated.seconds)
-    except TapError as error:
+    except (TapError, FileRefusedError, ClusterError) as error:
         print(error, file=sys.stderr)
         return 1
 
@@ -56,14 +60,25 @@ def _parser(program: str) -> argparse.ArgumentParser:
         prog=program,
         description=COMMANDS["tap"].does,
         epilog="Behind --, a command may follow. It finds the address of the first listener in AMQP_HOST and "
-        "AMQP_PORT, and the tap ends with it.",
+        "AMQP_PORT, with --tls its authority in AMQP_CA_FILE, and the tap ends with it.",
     )
-    parser.add_argument("broker", nargs="+", help="amqp://HOST:PORT of each broker, or amqps://HOST:PORT; no password")
+    parser.add_argument("broker", nargs="*", help="amqp://HOST:PORT of each broker, or amqps://HOST:PORT; no password")
+    parser.add_argument("--cluster", type=Path, metavar="FILE", help="all brokers of a cluster file, instead")
     stamp = time.strftime("%Y%m%dT%H%M%S")
     parser.add_argument("--into", type=Path, default=Path("taps", stamp), help="the folder of the record (taps/TIME)")
     parser.add_argument("--for", type=float, dest="seconds", metavar="S", help="how long; default: until Ctrl-C")
     parser.add_argument("--ca", help="the authorities that the brokers' certificates are checked with, in PEM")
     parser.add_argument(
+        "--properties",
+        choices=get_args(KeptProperties),
+        default="hash",
+        help="of the properties of messages the record has a hash, or their values too, which may be customers' data",
+    )
+    secured = parser.add_mutually_exclusive_group()
+    secured.add_argument(
+        "--tls", action="store_true", help=f"let clients speak TLS; they trust {CA_FILE} in the folder"
+    )
+    secured.add_argument(
         "--certificate", nargs=2, type=Path, metavar=("CERT", "KEY"), help="let clients speak TLS with this certificate"
     )
     return parser
@@ -89,40 +104,56 @@ def _target(address: str) -> tuple[str, Endpoint]:
     return f"{parts.hostname}:{port}", Endpoint(parts.hostname, port, tls_name)
 
 
-def _tapped(
-    targets: Mapping[str, Endpoint],
-    command: Sequence[str],
-    folder: Path,
-    *,
-    ca: str | None,
-    certificate: Certificate | None,
-    for_s: float | None,
-) -> int:
-    status = 0
-    with Tap(folder) as tap:
+class TappedBrokers(NamedTuple):
+    """The brokers by their names, and the file of the authorities that their certificates are checked with."""
+
+    endpoints: Mapping[str, Endpoint]
+    ca: str | None
+
+
+@contextmanager
+def _tapped_brokers(stated: argparse.Namespace) -> Iterator[TappedBrokers]:
+    """Yield what the arguments name. Raise ValueError, or the errors of cluster files."""
+    if stated.cluster is None:
+        yield TappedBrokers(dict(map(_target, stated.broker)), stated.ca)
+        return
+    with provided("attached clusters").brokers(stated.cluster) as (endpoints, ca):
+        yield TappedBrokers(endpoints, stated.ca or ca)
+
+
+def _tapped(brokers: TappedBrokers, command: Sequence[str], stated: argparse.Namespace) -> int:
+    """Tap the brokers, and report what was recorded. Return the exit status."""
+    folder, status = stated.into, 0
+    certificate = Certificate(*stated.certificate) if stated.certificate else None
+    with Tap(folder, properties=stated.properties) as tap:
         ports = {
-            name: tap.listen(_PROCESS, name, target, ca=ca, certificate=certificate) for name, target in targets.items()
+            name: tap.listen(
+                _PROCESS, name, target, ca=brokers.ca, certificate=certificate, made_certificate=stated.tls
+            )
+            for name, target in brokers.endpoints.items()
         }
         for name, port in ports.items():
-            print(f"{name} is reached at 127.0.0.1:{port}", flush=True)
+            print(f"{name} is reached at {LOOPBACK}:{port}", flush=True)
+        trusted = {_NAMES.ca_file: str(tap.ca_file)} if stated.tls else {}
+        first = {_NAMES.host: LOOPBACK, _NAMES.port: str(next(iter(ports.values()))), **trusted}
         messages = WireMessages(folder)
         with suppress(KeyboardInterrupt):
-            status = _ended(command, next(iter(ports.values())), messages, for_s=for_s)
+            status = _ended(command, first, messages, for_s=stated.seconds)
         asked_us = now_us()
     wire = messages.complete(asked_us=asked_us)
-    print(*_report(used(_PROCESS, messages, wire), folder), sep="\n")
+    print(*_report(used(_PROCESS, messages, wire)), sep="\n")
+    properties = "the properties of messages" if stated.properties == "values" else "no properties"
+    print(f"the record is in {folder}: no bodies, {properties}, no credentials")
     unread = [event for event in wire if event.what in {"unreadable", "not_copied"}]
     for event in unread:
         print(f"a connection was not read to its end: {event.fields.get('detail')}", file=sys.stderr)
     return status or bool(unread)
 
 
-def _ended(command: Sequence[str], port: int, messages: WireMessages, *, for_s: float | None) -> int:
-    """Wait until the command, or the time, is over, and say every two seconds how much was said. Return the exit status
-    of the command, or 0."""
-    names = Variables()
-    environ = {**os.environ, names.host: "127.0.0.1", names.port: str(port)}
-    process = subprocess.Popen(list(command), env=environ) if command else None
+def _ended(command: Sequence[str], environ: Mapping[str, str], messages: WireMessages, *, for_s: float | None) -> int:
+    """Wait until the command, or the time, is over, and say every two seconds how much was said. ``environ``: further
+    variables of the command. Return its exit status, or 0."""
+    process = subprocess.Popen(list(command), env={**os.environ, **environ}) if command else None
     ends_s = None if for_s is None else time.monotonic() + for_s
     try:
         while process is None or process.poll() is None:
@@ -148,7 +179,7 @@ def _wait(process: subprocess.Popen[bytes] | None, wait_s: float) -> None:
         process.wait(wait_s)
 
 
-def _report(use: Mapping[str, Any], folder: Path) -> Iterator[str]:
+def _report(use: Mapping[str, Any]) -> Iterator[str]:
     """Yield lines for people."""
     yield f"published {use['published']:,} messages, {use['plain']:,} of them without confirms"
     yield f"got {use['delivered']:,} messages, and acknowledged or rejected {use['acknowledged']:,} by hand"
@@ -156,4 +187,3 @@ def _report(use: Mapping[str, Any], folder: Path) -> Iterator[str]:
     yield from (f"- {text}" for text in advice)
     if not advice:
         yield "nothing that it did is unsafe by itself; what happens in a fault is shown by a scenario"
-    yield f"the record is in {folder}: no bodies, no properties, no credentials"
