@@ -42,14 +42,9 @@ def main(arguments: Sequence[str], *, program: str) -> int:
     if bool(stated.broker) is bool(stated.cluster):
         parser.error("name the brokers either by their addresses, or by a cluster file (--cluster)")
     try:
-        with _tapped_brokers(stated) as brokers:
-            stated.into.mkdir(parents=True)
+        with _tapped_brokers(stated, parser) as brokers:
+            _make(stated.into)
             return _tapped(brokers, _command(arguments), stated)
-    except ValueError as error:
-        parser.error(str(error))
-    except OSError as error:
-        print(f"{stated.into} cannot be made: {error.strerror}; name another folder (--into)", file=sys.stderr)
-        return 1
     except (TapError, FileRefusedError, ClusterError) as error:
         print(error, file=sys.stderr)
         return 1
@@ -112,13 +107,25 @@ class TappedBrokers(NamedTuple):
 
 
 @contextmanager
-def _tapped_brokers(stated: argparse.Namespace) -> Iterator[TappedBrokers]:
-    """Yield what the arguments name. Raise ValueError, or the errors of cluster files."""
+def _tapped_brokers(stated: argparse.Namespace, parser: argparse.ArgumentParser) -> Iterator[TappedBrokers]:
+    """Yield what the arguments name. Raise FileRefusedError or ClusterError if a cluster file cannot be used."""
     if stated.cluster is None:
-        yield TappedBrokers(dict(map(_target, stated.broker)), stated.ca)
+        try:
+            endpoints = dict(map(_target, stated.broker))
+        except ValueError as error:
+            parser.error(str(error))
+        yield TappedBrokers(endpoints, stated.ca)
         return
     with provided("attached clusters").brokers(stated.cluster) as (endpoints, ca):
         yield TappedBrokers(endpoints, stated.ca or ca)
+
+
+def _make(folder: Path) -> None:
+    """Make the folder of the record. Raise TapError if that fails."""
+    try:
+        folder.mkdir(parents=True)
+    except OSError as error:
+        raise TapError(f"{folder} cannot be made: {error.strerror}; name another folder (--into)") from error
 
 
 def _tapped(brokers: TappedBrokers, command: Sequence[str], stated: argparse.Namespace) -> int:
@@ -152,8 +159,11 @@ def _tapped(brokers: TappedBrokers, command: Sequence[str], stated: argparse.Nam
 
 def _ended(command: Sequence[str], environ: Mapping[str, str], messages: WireMessages, *, for_s: float | None) -> int:
     """Wait until the command, or the time, is over, and say every two seconds how much was said. ``environ``: further
-    variables of the command. Return its exit status, or 0."""
-    process = subprocess.Popen(list(command), env={**os.environ, **environ}) if command else None
+    variables of the command. Return its exit status, or 0. Raise TapError if it cannot be run."""
+    try:
+        process = subprocess.Popen(list(command), env={**os.environ, **environ}) if command else None
+    except OSError as error:
+        raise TapError(f"{command[0]} cannot be run: {error.strerror}") from error
     ends_s = None if for_s is None else time.monotonic() + for_s
     try:
         while process is None or process.poll() is None:
