@@ -13,6 +13,7 @@ from rabbitmq_resilience.history.events import FaultEvent, NoteEvent
 from rabbitmq_resilience.runner.judging import Result
 from rabbitmq_resilience.runner.run import RunContext, run_scenario
 from rabbitmq_resilience.scenario import fault_file
+from rabbitmq_resilience.scenario.validation import validated
 from rabbitmq_resilience.sut.pool import ClusterPool
 from rabbitmq_resilience.workload.application_model import Variables
 from tests.parts import ROOT
@@ -98,7 +99,8 @@ def test_the_shop_comes_back_over_tls_too(tmp_path: Path) -> None:
     scenario = fault_file.load(EXAMPLES / "application.fault.yaml")
     workload = scenario.workload.model_copy(update={"variables": Variables(ca_file="SSL_CERT_FILE")})
     topology = scenario.topology.model_copy(update={"client_tls": True})
-    result = played(scenario.model_copy(update={"workload": workload, "topology": topology}), tmp_path)
+    changed = scenario.model_copy(update={"workload": workload, "topology": topology})
+    result = played(validated(changed, driver="local"), tmp_path)
     assert set(verdicts(result).values()) == {"VALID"}, result.document
     assert [path for path in tmp_path.rglob("*") if path.is_file() and b"PRIVATE KEY" in path.read_bytes()] == []
 
