@@ -25,10 +25,6 @@ _LIMITS = {
     "dead-letter-exchange": "it has dead letters",
 }
 _TYPES = frozenset(get_args(ExchangeType))
-#: Exchanges that each virtual host has, and no broker exports.
-_PREDECLARED: Sequence[Mapping[str, Any]] = [
-    {"name": f"amq.{kind}", "type": kind} for kind in ("direct", "topic", "fanout")
-]
 
 
 @dataclass(frozen=True)
@@ -73,8 +69,8 @@ def read_queues(cluster: Cluster, vhost: str) -> ApplicationQueues:
             places[row["name"]] = place
         else:
             skipped[row["name"]] = "its leader is not known"
-    definitions = api.definitions(vhost)
-    listed = {row["name"]: row for row in [*_PREDECLARED, *definitions["exchanges"]]}
+    # Definitions are shown to administrators only, who a user of a given virtual host need not be.
+    listed = {row["name"]: row for row in api.exchanges(vhost) if row["name"] != DEFAULT_EXCHANGE}
     bindings = [row for row in api.bindings(vhost) if row["source"] != DEFAULT_EXCHANGE]
     exchanges = {
         name: (_type(row), alternate if (alternate := _alternate(row)) in listed else None)
@@ -88,7 +84,7 @@ def read_queues(cluster: Cluster, vhost: str) -> ApplicationQueues:
     ]
     routed = {name: (kind, to if to in exchanges else None) for name, (kind, to) in exchanges.items()}
     others = {row["source"] for row in bindings} | {to for _, to in exchanges.values() if to is not None}
-    by_policy = any("alternate-exchange" in row["definition"] for row in definitions.get("policies", ()))
+    by_policy = any("alternate-exchange" in row["definition"] for row in api.policies(vhost))
     computed = others <= exchanges.keys() and not by_policy
     return ApplicationQueues(places, skipped, Router(routed, bound), frozenset(exchanges), asked_us, computed)
 

@@ -254,8 +254,12 @@ class _Api:
     def queues(self, *_: Any, **__: Any) -> Any:
         return self.listed[0]
 
-    def definitions(self, _: str) -> Any:
-        return {"exchanges": self.listed[1], "policies": []}
+    def exchanges(self, _: str) -> Any:
+        predeclared = {"": "direct", "amq.topic": "topic", "amq.headers": "headers"}
+        return [*({"name": name, "type": kind, "arguments": {}} for name, kind in predeclared.items()), *self.listed[1]]
+
+    def policies(self, _: str) -> Any:
+        return []
 
     def bindings(self, _: str) -> Any:
         return self.listed[2]
@@ -292,7 +296,7 @@ def test_a_policy_that_lets_messages_go_is_heeded() -> None:
     assert found.skipped == {"limited": "it has a maximum length"}
 
 
-def test_exchanges_that_brokers_do_not_export_are_known() -> None:
+def test_exchanges_that_each_virtual_host_has_are_known() -> None:
     found = listed([{"name": "q"}], bindings=[binding("amq.topic", "q", key="a.*")])
     assert found.owed("amq.topic", "a.b") == ("q",)
     assert found.owed("amq.topic", "b") == ()

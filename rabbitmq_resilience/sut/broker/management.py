@@ -283,6 +283,17 @@ class ManagementApi(Closing):
         answer: Json = self.get(f"definitions/{_part(vhost)}", timeout_s=timeout_s)
         return answer
 
+    def exchanges(self, vhost: str, *, timeout_s: float = 10.0) -> list[Json]:
+        """Return name, type and arguments of all exchanges of the virtual host, also of those that each one has."""
+        columns = {"columns": "name,type,arguments"}
+        rows: list[Json] = self.get(f"exchanges/{_part(vhost)}", params=columns, timeout_s=timeout_s)
+        return rows
+
+    def policies(self, vhost: str, *, timeout_s: float = 10.0) -> list[Json]:
+        """Return all policies of the virtual host."""
+        rows: list[Json] = self.get(f"policies/{_part(vhost)}", timeout_s=timeout_s)
+        return rows
+
     def bindings(self, vhost: str, *, timeout_s: float = 10.0) -> list[Json]:
         """Return all bindings of the virtual host, also those of exclusive queues, as this node knows them."""
         rows: list[Json] = self.get(f"bindings/{_part(vhost)}", timeout_s=timeout_s)
