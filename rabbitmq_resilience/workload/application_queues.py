@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
+from rabbitmq_resilience.history.events import WireEvent
 from rabbitmq_resilience.history.history import now_us
 from rabbitmq_resilience.sut.protocol import Cluster
 from rabbitmq_resilience.workload.matching import DEFAULT_EXCHANGE, Bound, ExchangeType, Router
@@ -87,6 +88,18 @@ def read_queues(cluster: Cluster, vhost: str) -> ApplicationQueues:
     by_policy = any("alternate-exchange" in row["definition"] for row in api.policies(vhost))
     computed = others <= exchanges.keys() and not by_policy
     return ApplicationQueues(places, skipped, Router(routed, bound), frozenset(exchanges), asked_us, computed)
+
+
+def declared(wire: Sequence[WireEvent]) -> dict[str, set[str]]:
+    """Return the names of the ``queues`` and ``exchanges`` that an application has declared and that outlive it."""
+    fields = {
+        what: [event.fields for event in wire if event.what == f"{what}_declared"] for what in ("queue", "exchange")
+    }
+    exchanges = {one["exchange"] for one in fields["exchange"] if not one["passive"]}
+    return {
+        "queues": {one["queue"] for one in fields["queue"] if not one["passive"] and not one["exclusive"]},
+        "exchanges": {name for name in exchanges if name and not name.startswith("amq.")},
+    }
 
 
 def _may_lose(row: Mapping[str, Any]) -> str:

@@ -102,7 +102,7 @@ def declare(
     if policy:
         insist(lambda: api.set_policy(vhost, POLICY, policy), what="the queues' policy", timeout_s=timeout_s)
     if workload.owned:
-        api.expect_queues(vhost, queue_names(workload))
+        api.expect(vhost, queues=queue_names(workload))
         return _with_their_consumers(workload, topology)
     leaders = dict(zip(queue_names(workload), leader_nodes(workload, topology), strict=True))
     kind = queue_arguments(workload, topology)

@@ -24,7 +24,7 @@ from rabbitmq_resilience.workload.application_advice import advised, unjudged
 from rabbitmq_resilience.workload.application_history import CONNECTION_EVENTS, Application, ApplicationHistory
 from rabbitmq_resilience.workload.application_model import ROLE, ApplicationWorkload
 from rabbitmq_resilience.workload.application_processes import ApplicationInstance, end_all, environment_of
-from rabbitmq_resilience.workload.application_queues import ApplicationQueues
+from rabbitmq_resilience.workload.application_queues import ApplicationQueues, declared
 from rabbitmq_resilience.workload.drain import Depths, DepthsUnknown, DrainResult
 from rabbitmq_resilience.workload.process_guard import ProcessGuard
 from rabbitmq_resilience.workload.running_workload import Progress
@@ -297,6 +297,8 @@ class RunningApplication(Closing):
     def _convert(self) -> None:
         drained_us = self._drained_us or self._asked_us
         wire: Sequence[WireEvent] = self._messages.complete(asked_us=self._asked_us, drained_us=drained_us)
+        api = self._cluster.api(self._cluster.topology.node_names[0])
+        api.expect(self.vhost, **declared(wire))
         if self._queues is None:
             return  # nothing flowed, so there is nothing to judge
         application = Application(

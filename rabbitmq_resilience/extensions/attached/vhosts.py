@@ -135,8 +135,15 @@ class GivenVhostApi(ManagementApi):
         self._declared["queues"].add(name)
         super().declare_queue(vhost, name, **how)
 
-    def expect_queues(self, vhost: str, names: Collection[str]) -> None:  # noqa: ARG002 - one virtual host is given
-        self._declared["queues"].update(names)
+    def expect(
+        self,
+        vhost: str,  # noqa: ARG002 - one virtual host is given
+        *,
+        queues: Collection[str] = (),
+        exchanges: Collection[str] = (),
+    ) -> None:
+        self._declared["queues"].update(queues)
+        self._declared["exchanges"].update(exchanges)
 
     def declare_exchange(self, vhost: str, name: str, **how: Any) -> None:
         self._declared["exchanges"].add(name)

@@ -236,8 +236,9 @@ class ManagementApi(Closing):
             body["node"] = node
         self.put(f"queues/{_part(vhost)}/{_part(name)}", body, timeout_s=timeout_s)
 
-    def expect_queues(self, vhost: str, names: Collection[str]) -> None:
-        """Announce queues that clients will declare. They belong to the virtual host like queues declared here."""
+    def expect(self, vhost: str, *, queues: Collection[str] = (), exchanges: Collection[str] = ()) -> None:
+        """Announce what clients will declare, or have declared. It belongs to the virtual host like what is declared
+        here."""
 
     def purge_queue(self, vhost: str, name: str, *, timeout_s: float = 15.0) -> None:
         """Drop all ready messages of a queue."""
