@@ -39,8 +39,6 @@ from rabbitmq_resilience.tools.waiting import interrupted_by, wait_until
 from rabbitmq_resilience.workload.declarations import declaring, read_metadata
 from rabbitmq_resilience.workload.worker import LoadNotBegunError
 
-#: A consumer subscribes to its queues one after another.
-SUBSCRIBED_WITHIN_S = 0.03
 LAST_CONFIRMS_WITHIN_S = 5.0
 #: Longer than RabbitMQ's default statistics interval, so that a depth of zero counts only when it is old enough. With a
 #: longer interval, this time is longer, too.

@@ -239,19 +239,6 @@ class RunningWorkload(Closing):
                     lambda: all(w.ended for w in self.workers), timeout_s=_FINISH_WITHIN_S, what="all workers to end"
                 )
 
-    def kill_publisher(self, index: int) -> None:
-        """Send SIGKILL to a publisher. After ``restart_publisher`` it goes on with its next sequence."""
-        self.worker(f"publisher-{index}").kill()
-
-    def restart_publisher(self, index: int) -> None:
-        self.worker(f"publisher-{index}").start()
-
-    def kill_consumer(self, index: int) -> None:
-        self.worker(f"consumer-{index}").kill()
-
-    def restart_consumer(self, index: int) -> None:
-        self.worker(f"consumer-{index}").start()
-
     def close(self) -> None:
         try:
             self.stop()

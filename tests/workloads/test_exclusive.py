@@ -144,10 +144,10 @@ def test_a_consumer_that_comes_back_binds_its_queue_again(tmp_path: Path, cluste
             await_bound(cluster, workload, vhost=vhost)
             load.publish()
             wait_until(lambda: min(load.received_by_consumer()) > 50, timeout_s=60, what="deliveries to both")
-            load.kill_consumer(0)
+            load.worker("consumer-0").kill()
             wait_until(lambda: len(api.queues(vhost)) == 1, timeout_s=60, what="the queue to go with its consumer")
             before = load.received_by_consumer()[0]
-            load.restart_consumer(0)
+            load.worker("consumer-0").start()
             wait_until(lambda: load.received_by_consumer()[0] > before + 50, timeout_s=60, what="deliveries again")
     finally:
         api.delete_vhost(vhost)

@@ -41,8 +41,8 @@ def test_a_queue_without_consumers_is_emptied_at_the_drain(cluster: LocalCluster
 def test_a_consumer_of_the_drain_that_was_started_again_waits_for_it_too(cluster: LocalCluster, tmp_path: Path) -> None:
     with running(cluster, tmp_path, consume="at_drain", rate_per_s=400) as load:
         await_confirmed(load, 200)
-        load.kill_consumer(0)
-        load.restart_consumer(0)
+        load.worker("consumer-0").kill()
+        load.worker("consumer-0").start()
         await_confirmed(load, 400)
         assert load.progress().received == 0
         assert drained(cluster, load).unconsumed == 0

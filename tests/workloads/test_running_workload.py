@@ -109,8 +109,8 @@ def test_a_killed_publisher_leaves_a_consistent_history(cluster: LocalCluster, t
     with running(cluster, tmp_path, queue_type="quorum", rate_per_s=None) as load:
         for _ in range(3):
             await_confirmed(load, load.progress().confirmed + 500)
-            load.kill_publisher(0)
-            load.restart_publisher(0)
+            load.worker("publisher-0").kill()
+            load.worker("publisher-0").start()
         await_confirmed(load, load.progress().confirmed + 500)
         assert drained(cluster, load).complete
     published, received = publishes(tmp_path), deliveries(tmp_path)
@@ -126,8 +126,8 @@ def test_a_killed_consumer_loses_nothing(cluster: LocalCluster, tmp_path: Path) 
         assert holding is not None
         os.kill(holding, signal.SIGSTOP)  # what the broker sends it now comes again
         await_confirmed(load, load.progress().confirmed + 1000)
-        load.kill_consumer(0)
-        load.restart_consumer(0)
+        load.worker("consumer-0").kill()
+        load.worker("consumer-0").start()
         await_confirmed(load, load.progress().confirmed + 1000)
         result = drained(cluster, load)
     received = deliveries(tmp_path)
@@ -144,8 +144,8 @@ def test_automatic_acks_lose_what_a_killed_consumer_held(cluster: LocalCluster, 
         assert holding is not None
         os.kill(holding, signal.SIGSTOP)  # what the broker sends it now is in its hands, and not on record
         await_confirmed(load, load.progress().confirmed + 1000)
-        load.kill_consumer(0)
-        load.restart_consumer(0)
+        load.worker("consumer-0").kill()
+        load.worker("consumer-0").start()
         await_confirmed(load, load.progress().confirmed + 1000)
         result = drained(cluster, load)
     assert result.complete
@@ -258,8 +258,8 @@ def test_the_load_varies_and_a_killed_worker_goes_on_in_the_right_place(cluster:
         begins_us = load.begin_variation()
         moment_us = begins_us + 2_200_000
         wait_until(lambda: now_us() > moment_us, timeout_s=60, what="the pause")
-        load.kill_publisher(0)
-        load.restart_publisher(0)
+        load.worker("publisher-0").kill()
+        load.worker("publisher-0").start()
         load.await_connected(timeout_s=60)
         load.publish()
         # A busy machine may start it after the pause only; from the next second on both publish as the third step says.
@@ -286,8 +286,8 @@ def test_a_slow_consumer_builds_a_backlog_and_loses_nothing(cluster: LocalCluste
     fields = {"queue_type": "quorum", "rate_per_s": 400, "prefetch": 30, "ack_every": 10, "processing_ms": 20}
     with running(cluster, tmp_path, heartbeat_s=1, **fields) as load:
         await_confirmed(load, 1200)
-        load.kill_consumer(0)
-        load.restart_consumer(0)
+        load.worker("consumer-0").kill()
+        load.worker("consumer-0").start()
         load.await_connected(timeout_s=60)
         result = drained(cluster, load)
     received = deliveries(tmp_path)

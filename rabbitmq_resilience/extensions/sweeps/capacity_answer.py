@@ -88,9 +88,6 @@ class CapacityAnswer:
         return sum(one.is_within for one in self.left_out)
 
 
-Cell = tuple[Mapping[str, float], float]
-
-
 def capacity(
     results: Results, spec: SweepSpec, *, wanted: CapacityRequest | None = None
 ) -> CapacityAnswer | str | None:
