@@ -1,10 +1,11 @@
-"""Keep results of the project's own sweeps next to the sweep files: tables and pages, without the runs.
+"""Keep results of the project's own sweeps next to the sweep files: rows of runs, tables and findings.
 
     .venv/bin/python -m rabbitmq_resilience.extensions.sweeps.kept keep reports/sweeps/noise
     .venv/bin/python -m rabbitmq_resilience.extensions.sweeps.kept show > sweeps/results/README.md
 
 ``keep`` copies the results in the folders into ``sweeps/results/NAME`` and makes tables and pages there. For a folder
-that is itself in ``sweeps/results`` it only makes them again. ``findings.md`` in the same folder is written by hand and
+that is itself in ``sweeps/results`` it only makes them again, as CI does: git ignores the pages, which nothing links
+to, and has the rows from which they are made. ``findings.md`` in the same folder is written by hand and
 stays: it says which publications the results agree with.
 """
 
