@@ -48,7 +48,7 @@ loads: setup
 
 nightly: setup
 	.venv/bin/python -m rabbitmq_resilience nightly --limit-min 200 --budget-min $(BUDGET_MIN) --each-home --endurance-min 10 \
-	    suites faults/incidents faults/unsafe $(ARGS)
+	    suites faults/incidents faults/unsafe faults/coverage $(ARGS)
 
 check: lint
 	$(pytest) $(at_once) --tier check tests $(ARGS)
