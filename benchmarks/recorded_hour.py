@@ -78,8 +78,8 @@ def record(run: RunDirectory, hour: Hour) -> None:
 
 def _load(hour: Hour) -> Load:
     workload = hour.scenario.workload
-    shared = set(Load.__dataclass_fields__) & set(type(workload).model_fields) - {"queues"}
-    stated = workload.model_dump(include=shared)
+    shared = Load.model_fields.keys() & type(workload).model_fields.keys() - {"queues"}
+    stated = {name: getattr(workload, name) for name in shared}
     groups = grouped(hour.pairs, alone=())
     together: dict[Role, Any] = {"publisher": groups, "consumer": groups}
     return Load(

@@ -14,8 +14,8 @@ from rabbitmq_resilience.nemesis.kill import Kill
 from rabbitmq_resilience.nemesis.stop import Stop
 from rabbitmq_resilience.runner.judging import Result
 from rabbitmq_resilience.scenario.model import Scenario
+from rabbitmq_resilience.workload.parts import RateStep
 from rabbitmq_resilience.workload.services import ProcessingStep
-from rabbitmq_resilience.workload.workload_fields import RateStep
 from suites.case_study import AWAY_S, FIRST_STEP_S, RATE_PER_S, adverse_scenario, load
 from suites.partitions import QUEUE_TYPES, shape
 

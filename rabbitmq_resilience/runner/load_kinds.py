@@ -130,7 +130,6 @@ class ApplicationKind:
             self._workload,
             self._place.cluster,
             vhost=self._place.vhost,
-            run=now_us(),
             folder=self._place.history,
             logs=self._place.logs,
             record=self._place.events.record,

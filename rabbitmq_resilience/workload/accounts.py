@@ -16,7 +16,7 @@ from rabbitmq_resilience.history.history import (
 )
 from rabbitmq_resilience.workload.counters import COUNTERS_FILE, Count, Counters
 from rabbitmq_resilience.workload.deliveries import FLUSH_ROWS
-from rabbitmq_resilience.workload.load import LOAD_FILE, Load, Role, WorkerClients, publishes_path
+from rabbitmq_resilience.workload.load import LOAD_FILE, RecordedClients, Role, WorkerClients, publishes_path
 from rabbitmq_resilience.workload.publishes import under_way_max
 from rabbitmq_resilience.workload.settlement import SETTLED
 
@@ -30,7 +30,7 @@ def read_accounts(folder: Path) -> list[Account]:
         if not (folder / name).exists():
             raise HistoryError(f"{folder.name}/{name} is missing")
     try:
-        load = Load.read(folder)
+        load = RecordedClients.read(folder)
         workers = load.publishers + load.consumers
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise HistoryError(f"{folder.name}/{LOAD_FILE} cannot be read: {type(error).__name__}: {error}") from None
@@ -50,12 +50,14 @@ def read_accounts(folder: Path) -> list[Account]:
         raise HistoryError(f"{folder.name}/{COUNTERS_FILE} cannot be read: {error}") from None
 
 
-def _places(load: Load, role: Role) -> Iterator[tuple[int, WorkerClients]]:
+def _places(load: RecordedClients, role: Role) -> Iterator[tuple[int, WorkerClients]]:
     """Yield each client with its process, in the order of clients."""
     return iter(sorted((client, process) for process in load.processes(role) for client in process.clients))
 
 
-def _of_publisher(folder: Path, load: Load, counters: Counters, process: WorkerClients, index: int) -> Account:
+def _of_publisher(
+    folder: Path, load: RecordedClients, counters: Counters, process: WorkerClients, index: int
+) -> Account:
     worker = f"publisher-{index}"
     return Account(
         worker,
@@ -72,7 +74,9 @@ def _of_publisher(folder: Path, load: Load, counters: Counters, process: WorkerC
     )
 
 
-def _of_consumer(folder: Path, load: Load, counters: Counters, process: WorkerClients, index: int) -> Account:
+def _of_consumer(
+    folder: Path, load: RecordedClients, counters: Counters, process: WorkerClients, index: int
+) -> Account:
     worker = f"consumer-{index}"
     recorded = counters.get(load.publishers + index, Count.RECORDED)
     return Account(

@@ -18,16 +18,12 @@ from rabbitmq_resilience.workload.application_queues import ApplicationQueues
 from rabbitmq_resilience.workload.application_use import used
 from rabbitmq_resilience.workload.counters import Count, Counters
 from rabbitmq_resilience.workload.equal_messages import MatchedDeliveries
-from rabbitmq_resilience.workload.load import Load, deliveries_path, publishes_path
+from rabbitmq_resilience.workload.load import RecordedClients, deliveries_path, publishes_path
 from rabbitmq_resilience.workload.unrouted_messages import REPLY_QUEUES, UnroutedMessages
 from rabbitmq_resilience.workload.wire_messages import TappedPublish, WireMessages
 
-#: Numbers of a load that an application does not state.
-_NOT_STATED: Mapping[str, Any] = {
-    **dict.fromkeys(("rate_per_s",)),
-    **{"in_flight": 65_535, "prefetch": 65_535, "ack_every": 1, "message_bytes": 64},
-    **{"confirms": "awaited", "acks": "manual", "persistent": True, "heartbeat_s": 60, "confirm_timeout_s": 30.0},
-}
+#: How many messages of a process may be under way, as an application states no limit.
+_UNDER_WAY_MAX = 65_535
 
 #: Events after which messages of a queue may be gone, or not be routed to it, because the application wants it so.
 _GONE = dict.fromkeys(("queue_deleted", "queue_purged"), "the application deleted or purged it") | {
@@ -41,8 +37,6 @@ class Application:
     as the broker listed them before ``known_us``. ``drained_us``: when the drain was last seen to go on; what is
     published later need not arrive. ``judges_plain``: whether messages without confirms must arrive."""
 
-    run: int
-    vhost: str
     instances: Sequence[str]
     nodes: Sequence[str]
     queues: ApplicationQueues
@@ -128,7 +122,7 @@ class ApplicationHistory:
         self._permit()
         table = {route: number for number, route in enumerate(dict.fromkeys(self._owed))}
         Routes.of([list(route) for route in table] or [[0]]).save(folder)
-        self._load().save(folder)
+        self._clients().save(folder)
         sequences = self._write_publishes(folder, table)
         self._write_deliveries(folder, sequences)
         for role, names in (("publisher", self._publishers), ("consumer", self._consumers)):
@@ -141,22 +135,12 @@ class ApplicationHistory:
             "foreign": self._foreign(),
         }
 
-    def _load(self) -> Load:
-        application = self._application
-        return Load(
-            run=application.run,
-            seed=0,
-            vhost=application.vhost,
-            addresses=(),
-            queues=tuple(self._queues),
+    def _clients(self) -> RecordedClients:
+        return RecordedClients(
             publishers=len(self._publishers),
             consumers=len(self._consumers),
-            shared={
-                "publisher": tuple((i,) for i in range(len(self._publishers))),
-                "consumer": tuple((i,) for i in range(len(self._consumers))),
-            },
-            nodes=tuple(application.nodes),
-            **_NOT_STATED,
+            in_flight=_UNDER_WAY_MAX,
+            prefetch=_UNDER_WAY_MAX,
         )
 
     def _plain_lost(self) -> dict[str, int]:

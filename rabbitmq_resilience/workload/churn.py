@@ -41,7 +41,7 @@ class ChurnClient(Client):
     tick_s = TICK_S
 
     def __init__(self, host: ClientHost) -> None:
-        churn = host.load.churn or {}
+        churn = dict(host.load.churn or ())
         self._host = host
         self._load = host.load
         self._paces = {

@@ -6,18 +6,22 @@ import json
 import math
 import random
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, get_args
+
+from pydantic import ConfigDict
 
 from rabbitmq_resilience.history.history import DELIVERIES_SUFFIX, PUBLISHES_SUFFIX
 from rabbitmq_resilience.history.variation import Variation
 from rabbitmq_resilience.model.access import Endpoint
+from rabbitmq_resilience.model.base import Spec
 from rabbitmq_resilience.workload.dead_lettering import Rejected
 from rabbitmq_resilience.workload.matching import DEFAULT_EXCHANGE
 from rabbitmq_resilience.workload.message import HEADER_BYTES
 from rabbitmq_resilience.workload.mix import Mix
+from rabbitmq_resilience.workload.parts import BackgroundPart, ConsumerPart, PublisherPart
 from rabbitmq_resilience.workload.routing import PublishArguments
+from rabbitmq_resilience.workload.services import Service
 from rabbitmq_resilience.workload.under_way import UNDER_WAY_SUFFIX
 
 LOAD_FILE = "load.json"
@@ -73,98 +77,20 @@ class Rebinding(NamedTuple):
     arguments: Mapping[str, str]
 
 
-class Served(NamedTuple):
-    """A service: its numbers of queues and of consumers, their processing time for a message, and when they connect.
+class RecordedClients(Spec):
+    """The clients of a load of any kind, as its record states them.
 
-    Indexes of its queues and consumers begin after those of the service before it.
-    """
-
-    queues: int
-    consumers: int
-    processing_ms: float
-    variable_processing: Sequence[Mapping[str, Any]]
-    consume: str = "always"
-
-
-@dataclass(frozen=True)
-class Load:
-    """The load of one run. Fields that are not described here are as in ``workload.workload_model.Workload``.
-
-    - ``run``: the number that every message carries.
-    - ``addresses``: in the order of the topology's nodes. ``proxied_addresses``: {worker: its addresses}, for workers
-      that connect through proxies.
-    - ``queues``: in index order. ``nodes``: the topology's names, in order; () if each address is that of a node.
+    - ``in_flight`` and ``prefetch``: how many messages of a client may have been under way when it was killed.
     - ``shared``: {role: groups of the clients that share a process}, as indexes. Each other client has its own.
-    - ``turns``: what messages are published with, in the order of their routes (``history.routes``); () if each queue
-      has its own route.
-    - ``services``: which consumers read which queues at which pace; () if all consumers read all queues.
-    - ``dead_letter_queues``: {queue: the queues that take its dead letters}, as indexes. Consumers of these queues
-      reject one message in ``reject_one_in``.
-    - ``declared_with``: the arguments with which consumers declare their queues, or None if queues exist before them.
-      ``rebindings``: the bindings that they make then.
     """
 
-    run: int
-    seed: int
-    vhost: str
-    addresses: tuple[Address, ...]
-    queues: tuple[str, ...]
+    model_config = ConfigDict(extra="ignore")
+
     publishers: int
     consumers: int
-    rate_per_s: int | None
     in_flight: int
     prefetch: int
-    ack_every: int
-    message_bytes: int
-    confirms: str
-    acks: str
-    persistent: bool
-    heartbeat_s: int
-    confirm_timeout_s: float
-    reconnect: str = "anywhere"
-    copy_every: int | None = None
-    variable_rate: tuple[Mapping[str, Any], ...] = ()
-    processing_ms: float = 0
-    variable_processing: tuple[Mapping[str, Any], ...] = ()
-    start_spread_s: float = 0
-    proxied_addresses: Mapping[str, tuple[Address, ...]] = field(default_factory=dict)
-    shared: Mapping[Role, tuple[tuple[int, ...], ...]] = field(default_factory=dict)
-    nodes: tuple[str, ...] = ()
-    spread: Mapping[str, Any] = field(default_factory=dict)
-    idle_connections: int = 0
-    idle_heartbeat_s: int = 60
-    churn: Mapping[str, Any] | None = None
-    turns: tuple[PublishArguments, ...] = ()
-    services: tuple[Served, ...] = ()
-    message_sizes: tuple[Mapping[str, int], ...] = ()
-    priorities: tuple[int, ...] = ()
-    dead_letter_queues: Mapping[int, Sequence[int]] = field(default_factory=dict)
-    reject_one_in: int | None = None
-    declared_with: Mapping[str, Any] | None = None
-    rebindings: tuple[Rebinding, ...] = ()
-    consume: str = "always"
-
-    @property
-    def rate(self) -> Variation:
-        """Return the target rate of all publishers together, in messages/s."""
-        return Variation.of(vars(self), "rate_per_s", "variable_rate")
-
-    def processing(self, consumer: int) -> Variation:
-        """Return the time that the consumer takes for a message, in ms."""
-        if not self.services:
-            return Variation.of(vars(self), "processing_ms", "variable_processing")
-        return Variation.of(self._service(consumer)[0]._asdict(), "processing_ms", "variable_processing")
-
-    @property
-    def mix(self) -> Mix:
-        """Return the sizes and priorities of messages."""
-        sizes = tuple((size["message_bytes"], size["weight"]) for size in self.message_sizes)
-        return Mix(sizes or ((self.message_bytes, 1),), self.priorities, self.seed)
-
-    @property
-    def payload(self) -> bytes:
-        """Return the payload of the largest message; a smaller message has the beginning of it."""
-        return random.Random(self.seed).randbytes(self.mix.bytes_max - HEADER_BYTES)  # noqa: S311
+    shared: Mapping[Role, tuple[tuple[int, ...], ...]] = {}
 
     def processes(self, role: Role) -> list[WorkerClients]:
         """Return the processes of that role, in the order of their first clients."""
@@ -174,14 +100,73 @@ class Load:
         groups += [(client,) for client in clients if client not in together]
         return [WorkerClients(role, group) for group in sorted(groups)]
 
+    def process(self, name: str) -> WorkerClients:
+        """Return the process with that name. Raise KeyError if there is none."""
+        return {process.name: process for role in ROLES for process in self.processes(role)}[name]
+
+    def save(self, folder: Path) -> None:
+        (folder / LOAD_FILE).write_text(self.model_dump_json(indent=1), encoding="utf-8")
+
+    @classmethod
+    def read(cls, folder: Path) -> Self:
+        """Return what ``save`` wrote. Raise OSError or ValueError if the file is missing or damaged."""
+        return cls.model_validate(json.loads((folder / LOAD_FILE).read_text(encoding="utf-8")))
+
+
+class Load(PublisherPart, ConsumerPart, BackgroundPart, RecordedClients):
+    """The load of one run: the parts that its workload states, and what is known only when it starts.
+
+    - ``run``: the number that every message carries.
+    - ``addresses``: in the order of the topology's nodes. ``proxied_addresses``: {worker: its addresses}, for workers
+      that connect through proxies.
+    - ``queues``: in index order. ``nodes``: the topology's names, in order; () if each address is that of a node.
+    - ``turns``: what messages are published with, in the order of their routes (``history.routes``); () if each queue
+      has its own route.
+    - ``dead_letter_queues``: {queue: the queues that take its dead letters}, as indexes. Consumers of these queues
+      reject one message in ``reject_one_in``.
+    - ``declared_with``: the arguments with which consumers declare their queues, or None if queues exist before them.
+      ``rebindings``: the bindings that they make then.
+    """
+
+    model_config = ConfigDict(extra="forbid")
+
+    run: int
+    seed: int
+    vhost: str
+    addresses: tuple[Address, ...]
+    queues: tuple[str, ...]
+    proxied_addresses: Mapping[str, tuple[Address, ...]] = {}
+    nodes: tuple[str, ...] = ()
+    turns: tuple[PublishArguments, ...] = ()
+    dead_letter_queues: Mapping[int, tuple[int, ...]] = {}
+    reject_one_in: int | None = None
+    declared_with: Mapping[str, Any] | None = None
+    rebindings: tuple[Rebinding, ...] = ()
+
+    @property
+    def rate(self) -> Variation:
+        """Return the target rate of all publishers together, in messages/s."""
+        return Variation(self.rate_per_s, tuple((step.rate_per_s, step.for_s) for step in self.variable_rate))
+
+    def processing(self, consumer: int) -> Variation:
+        """Return the time that the consumer takes for a message, in ms."""
+        return self._service(consumer)[0].processing
+
+    @property
+    def mix(self) -> Mix:
+        """Return the sizes and priorities of messages."""
+        sizes = tuple((size.message_bytes, size.weight) for size in self.message_sizes)
+        return Mix(sizes or ((self.message_bytes, 1),), self.priorities, self.seed)
+
+    @property
+    def payload(self) -> bytes:
+        """Return the payload of the largest message; a smaller message has the beginning of it."""
+        return random.Random(self.seed).randbytes(self.mix.bytes_max - HEADER_BYTES)  # noqa: S311
+
     def background(self) -> list[WorkerClients]:
         """Return the processes of idle connections and of churn. Each has one client, recorded as a whole."""
         idle = [WorkerClients("idle", (number,)) for number in range(math.ceil(self.idle_connections / IDLE_TOGETHER))]
         return [*idle, *([WorkerClients("churn", (0,))] if self.churn else [])]
-
-    def process(self, name: str) -> WorkerClients:
-        """Return the process with that name. Raise KeyError if there is none."""
-        return {process.name: process for role in ROLES for process in self.processes(role)}[name]
 
     def addresses_of(self, worker: str) -> tuple[Address, ...]:
         return self.proxied_addresses.get(worker, self.addresses)
@@ -208,30 +193,24 @@ class Load:
 
         AMQP guarantees order only within a channel, so a publisher never uses two channels for one queue.
         """
-        if self.spread.get("channel") == "per_queue":
+        if self.spread.channel == "per_queue":
             return tuple((route,) for route in routes)
         return (tuple(routes),)
 
-    @property
-    def messages_in_a_row(self) -> int:
-        """Return how many messages take one route before the next route has its turn."""
-        return int(self.spread.get("run", 1))
-
     def consumer_queues(self, consumer: int) -> tuple[int, ...]:
-        if not self.services:
-            return share(consumer, self.consumers, len(self.queues))
         service, first_queue, first_consumer = self._service(consumer)
         its = share(consumer - first_consumer, service.consumers, service.queues)
         return tuple(first_queue + queue for queue in its)
 
     def consumes_at_drain(self, consumer: int) -> bool:
         """Return whether the consumer connects only when the drain begins."""
-        return (self._service(consumer)[0].consume if self.services else self.consume) == "at_drain"
+        return self._service(consumer)[0].consume == "at_drain"
 
     @property
     def early_consumers(self) -> list[int]:
         """Return the indexes of the consumers that connect at the start of the load."""
-        return [consumer for consumer in range(self.consumers) if not self.consumes_at_drain(consumer)]
+        late = (group.consume == "at_drain" for group in self._groups for _ in range(group.consumers))
+        return [consumer for consumer, is_late in enumerate(late) if not is_late]
 
     def rejects(self, consumer: int) -> Rejected | None:
         """Return which messages the consumer rejects, or None if it rejects none."""
@@ -239,10 +218,14 @@ class Load:
             return None
         return Rejected(self.reject_one_in)
 
-    def _service(self, consumer: int) -> tuple[Served, int, int]:
+    @property
+    def _groups(self) -> tuple[Service, ...]:
+        return self.by_service(len(self.queues))
+
+    def _service(self, consumer: int) -> tuple[Service, int, int]:
         """Return the service of the consumer, and the indexes of its first queue and its first consumer."""
         queue = first = 0
-        for service in self.services:
+        for service in self._groups:
             if consumer < first + service.consumers:
                 return service, queue, first
             queue, first = queue + service.queues, first + service.consumers
@@ -255,27 +238,6 @@ class Load:
         if self.reconnect == "own_zone":
             turn = [i for i in turn if self.addresses[i].zone == self.addresses[turn[0]].zone]
         return tuple(turn)
-
-    def save(self, folder: Path) -> None:
-        (folder / LOAD_FILE).write_text(json.dumps(asdict(self), indent=1), encoding="utf-8")
-
-    @classmethod
-    def read(cls, folder: Path) -> Self:
-        fields: dict[str, Any] = json.loads((folder / LOAD_FILE).read_text(encoding="utf-8"))
-        addresses = _addresses(fields.pop("addresses"))
-        proxied_addresses = {worker: _addresses(rows) for worker, rows in fields.pop("proxied_addresses", {}).items()}
-        shared = fields.pop("shared", {})
-        fields["shared"] = {role: tuple(tuple(group) for group in groups) for role, groups in shared.items()}
-        rows = ("queues", "variable_rate", "variable_processing", "nodes", "message_sizes", "priorities")
-        fields |= {name: tuple(fields.get(name, ())) for name in rows}
-        letters = fields.get("dead_letter_queues", {})
-        fields["dead_letter_queues"] = {  # in early records each queue has one
-            int(queue): tuple([taking] if isinstance(taking, int) else taking) for queue, taking in letters.items()
-        }
-        fields["turns"] = tuple(PublishArguments(*row) for row in fields.get("turns", ()))
-        fields["rebindings"] = tuple(Rebinding(*row) for row in fields.get("rebindings", ()))
-        fields["services"] = tuple(Served(*row) for row in fields.get("services", ()))
-        return cls(addresses=addresses, proxied_addresses=proxied_addresses, **fields)
 
 
 def grouped(clients: int, *, alone: Collection[int]) -> tuple[tuple[int, ...], ...]:
@@ -291,10 +253,6 @@ def grouped(clients: int, *, alone: Collection[int]) -> tuple[tuple[int, ...], .
 def worker_name(client: str) -> str:
     """Return the worker name of a client that a fault file calls ``publisher:0``."""
     return client.replace(":", "-")
-
-
-def _addresses(rows: list[list[Any]]) -> tuple[Address, ...]:
-    return tuple(Address(*row) for row in rows)
 
 
 def share(worker: int, workers: int, queues: int) -> tuple[int, ...]:

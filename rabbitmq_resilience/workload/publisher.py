@@ -68,7 +68,7 @@ class Publisher(Client):
         self._returned: set[int] = set()  # sequences
         self._connection: Connection | None = None  # None while it cannot be used
         self._turns: list[Outgoing] = []  # one full round, then the first again
-        self._run = load.messages_in_a_row
+        self._run = load.spread.run
         self._turn = 0  # counts messages
         self._node = 0
         self._looked_s = 0.0

@@ -47,7 +47,6 @@ class RunningApplication(Closing):
         cluster: Cluster,
         *,
         vhost: str,
-        run: int,
         folder: Path,
         logs: Path,
         record: Callable[..., object],
@@ -56,7 +55,6 @@ class RunningApplication(Closing):
         self.workload = workload
         self.also_check: Callable[[], None] = lambda: None
         self._cluster = cluster
-        self._run = run
         self._folder = folder
         self._record = record
         self._own: list[ApplicationEvent] = []
@@ -302,8 +300,6 @@ class RunningApplication(Closing):
         if self._queues is None:
             return  # nothing flowed, so there is nothing to judge
         application = Application(
-            run=self._run,
-            vhost=self.vhost,
             instances=tuple(self.instances),
             nodes=self._cluster.topology.node_names,
             queues=self._queues,

@@ -21,10 +21,9 @@ from rabbitmq_resilience.workload.counters import Count, Counters
 from rabbitmq_resilience.workload.drain import Depths, DrainResult, Tally, drain
 from rabbitmq_resilience.workload.exchanges import rebindings
 from rabbitmq_resilience.workload.idle import connected_now
-from rabbitmq_resilience.workload.load import ROLES, Address, Load, Served, grouped
+from rabbitmq_resilience.workload.load import ROLES, Address, Load, grouped
 from rabbitmq_resilience.workload.matching import DEFAULT_EXCHANGE
 from rabbitmq_resilience.workload.routing import PublishArguments
-from rabbitmq_resilience.workload.services import Service
 from rabbitmq_resilience.workload.settlement import settle
 from rabbitmq_resilience.workload.worker import LoadNotBegunError, Worker, WorkloadError
 from rabbitmq_resilience.workload.workload_model import Workload
@@ -279,7 +278,6 @@ def start(
     """
     folder = folder.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    fields = workload.model_dump(include=_FROM_WORKLOAD)
     load = Load(
         run=run,
         seed=seed,
@@ -295,10 +293,9 @@ def start(
             for queue, taking in workload.dead_letter_queues.items()
         },
         reject_one_in=workload.dead_letters.reject_one_in if workload.dead_letters else None,
-        services=tuple(map(_served, workload.services)),
         declared_with=declared_with,
         rebindings=rebindings(workload),
-        **fields,
+        **{name: getattr(workload, name) for name in _FROM_WORKLOAD},
     )
     load.save(folder)
     running = RunningWorkload(load, folder, routes, access)
@@ -319,14 +316,10 @@ def _turns(workload: Workload) -> tuple[PublishArguments, ...]:
     return tuple(PublishArguments(DEFAULT_EXCHANGE, queue, {}) for queue in workload.published_queues)
 
 
-def _served(service: Service) -> Served:
-    return Served(**service.model_dump(mode="json", exclude={"name"}))
-
-
 def _indexes(clients: Iterable[str], role: str) -> set[int]:
     """Return the indexes of those of the clients that have the role."""
     named = (client.split(":") for client in clients)
     return {int(index) for kind, index in named if kind == role}
 
 
-_FROM_WORKLOAD = set(Load.__dataclass_fields__) & set(Workload.model_fields) - {"queues", "services"}
+_FROM_WORKLOAD = Load.model_fields.keys() & Workload.model_fields.keys() - {"queues"}

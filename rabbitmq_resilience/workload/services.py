@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
+from rabbitmq_resilience.history.variation import Variation
 from rabbitmq_resilience.model.base import Spec
 
 #: The most publishers, and the most consumers: more than the ports of one address.
@@ -53,3 +54,10 @@ class Service(Spec):
     @property
     def queue_names(self) -> list[str]:
         return [f"{self.name}-{number}" for number in range(1, self.queues + 1)]
+
+    @property
+    def processing(self) -> Variation:
+        """Return the time that each of its consumers takes for a message, in ms."""
+        return Variation(
+            self.processing_ms, tuple((step.processing_ms, step.for_s) for step in self.variable_processing)
+        )

@@ -10,7 +10,7 @@ import numpy as np
 
 from rabbitmq_resilience.history.history import PUBLISHES, PUBLISHES_SUFFIX, Outcome, StreamReader, StreamWriter
 from rabbitmq_resilience.workload.counters import Count, Counters
-from rabbitmq_resilience.workload.load import Load, WorkerClients, publishes_path
+from rabbitmq_resilience.workload.load import RecordedClients, WorkerClients, publishes_path
 from rabbitmq_resilience.workload.under_way import UNDER_WAY_SUFFIX, Places, left_under_way
 
 SETTLED = "settled"
@@ -22,7 +22,7 @@ def settle(folder: Path) -> int:
     All publishers must have ended. Their sent and unrecorded messages are in the tables of ``workload.under_way``,
     with routes and times. A second call changes nothing.
     """
-    load = Load.read(folder)
+    load = RecordedClients.read(folder)
     settled = 0
     with Counters(folder, workers=load.publishers + load.consumers) as counters:
         for process in load.processes("publisher"):

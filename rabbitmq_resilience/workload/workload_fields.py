@@ -10,40 +10,21 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator
 
 from rabbitmq_resilience.model.base import Spec
-from rabbitmq_resilience.workload.background import Churn
 from rabbitmq_resilience.workload.dead_lettering import AT_LEAST_ONCE, DeadLetters
-from rabbitmq_resilience.workload.mix import MessageBytes, MessageSize, Priority
+from rabbitmq_resilience.workload.parts import BackgroundPart, ConsumerPart, PublisherPart
 from rabbitmq_resilience.workload.queue_settings import Arguments, Mirroring, QueueLimits, argument_needs
 from rabbitmq_resilience.workload.routing import Routing
-from rabbitmq_resilience.workload.services import (
-    Consume,
-    Consumers,
-    Count,
-    Duration,
-    Processing,
-    ProcessingStep,
-    Service,
-)
-from rabbitmq_resilience.workload.spread import Spread
+from rabbitmq_resilience.workload.services import Service
 
-RATE_MAX_PER_S = 10_000_000
 QUEUES_MAX = 100_000
 #: Prefixes that RabbitMQ reserves, and those of ``workload.declarations`` and ``workload.churn``.
 CHURN_PREFIX = "churn-"
 RESERVED_PREFIXES = ("amq.", "declared-", CHURN_PREFIX)
 
 
-class RateStep(Spec):
-    """A target rate and how long it applies. 0: publishers pause; null: as fast as confirms allow."""
+class QueuePart(Spec):
+    """The queues of a workload, and how messages get into them; ``Workload`` describes the fields."""
 
-    rate_per_s: Annotated[int, Field(ge=0, le=RATE_MAX_PER_S)] | None
-    for_s: Duration
-
-
-class WorkloadFields(Spec):
-    """The fields of a workload, not checked against each other; ``Workload`` describes them."""
-
-    kind: Literal["confirmed_publish"] = "confirmed_publish"
     queue_type: Literal["quorum", "mirrored", "classic"] = "quorum"
     queues: Annotated[int, Field(ge=1, le=QUEUES_MAX)] = 1
     queue_pattern: Annotated[str, Field(max_length=200)] = "q%d"
@@ -58,33 +39,6 @@ class WorkloadFields(Spec):
     limits: QueueLimits | None = None
     arguments: Arguments = Field(default_factory=dict)
     single_active_consumer: bool = False
-    publishers: Count = 1
-    consumers: Consumers = 1
-    rate_per_s: Annotated[int, Field(ge=1, le=RATE_MAX_PER_S)] | None = 500
-    variable_rate: tuple[RateStep, ...] = ()
-    processing_ms: Processing = 0
-    variable_processing: tuple[ProcessingStep, ...] = ()
-    consume: Consume = "always"
-    start_spread_s: Annotated[float, Field(ge=0, le=3600)] = 0
-    in_flight: Annotated[int, Field(ge=1, le=65_535)] = 100
-    prefetch: Annotated[int, Field(ge=1, le=65_535)] = 200
-    ack_every: Annotated[int, Field(ge=1, le=65_535)] = 50
-    message_bytes: MessageBytes = 1024
-    message_sizes: Annotated[tuple[MessageSize, ...], Field(max_length=100)] = ()
-    priorities: Annotated[tuple[Priority, ...], Field(max_length=100)] = ()
-    copy_every: Annotated[int, Field(ge=1, le=1000)] | None = None
-    confirms: Literal["awaited", "ignored", "none"] = "awaited"
-    acks: Literal["manual", "automatic", "early"] = "manual"
-    persistent: bool = True
-    heartbeat_s: Annotated[int, Field(ge=1, le=600)] = 4
-    confirm_timeout_s: Annotated[float, Field(gt=0, le=3600)] = 10.0
-    reconnect: Literal["anywhere", "own_zone"] = "anywhere"
-    declare_every_s: Annotated[float, Field(ge=0.05, le=3600)] | None = None
-    spread: Spread = Spread()
-    idle_connections: Annotated[int, Field(ge=0, le=100_000)] = 0
-    idle_heartbeat_s: Annotated[int, Field(ge=1, le=600)] = 60
-    churn: Churn | None = None
-    services: tuple[Service, ...] = ()
     dead_letters: DeadLetters | None = None
     routing: Routing | None = None
 
@@ -99,6 +53,12 @@ class WorkloadFields(Spec):
         if pattern.startswith(RESERVED_PREFIXES):
             raise ValueError(f"{pattern!r} begins with a reserved name; names of queues must not: {RESERVED_PREFIXES}")
         return pattern
+
+
+class WorkloadFields(BackgroundPart, ConsumerPart, PublisherPart, QueuePart):
+    """The fields of a workload, not checked against each other; ``Workload`` describes them."""
+
+    kind: Literal["confirmed_publish"] = "confirmed_publish"
 
     @property
     def needs(self) -> frozenset[str]:
@@ -141,8 +101,7 @@ class WorkloadFields(Spec):
     @property
     def groups(self) -> tuple[Service, ...]:
         """Return the services, or without any one service with the name '', all queues and all consumers."""
-        own = {name: getattr(self, name) for name in Service.model_fields if name != "name"}
-        return self.services or (Service.model_construct(name="", **own),)
+        return self.by_service(self.queues)
 
     @property
     def held_s(self) -> float:

@@ -21,8 +21,8 @@ from rabbitmq_resilience.scenario import fault_file
 from rabbitmq_resilience.scenario.expectations import Expectation
 from rabbitmq_resilience.scenario.model import Invariants, Phases, Scenario
 from rabbitmq_resilience.scenario.problems import problems
+from rabbitmq_resilience.workload.parts import RateStep
 from rabbitmq_resilience.workload.services import ProcessingStep
-from rabbitmq_resilience.workload.workload_fields import RateStep
 from rabbitmq_resilience.workload.workload_model import Workload
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=200)

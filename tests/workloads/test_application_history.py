@@ -74,7 +74,7 @@ def written(
     messages = WireMessages(folder)
     events = messages.complete(asked_us=ASKED_US, drained_us=DRAINED_US)
     own = [ApplicationEvent(t_us=0, process=name, event="started") for name in ("web-0", "job-0")]
-    application = Application(1, "/", ("web-0", "job-0"), ("a1",), queues, KNOWN_US, DRAINED_US, judged)
+    application = Application(("web-0", "job-0"), ("a1",), queues, KNOWN_US, DRAINED_US, judged)
     history = ApplicationHistory(application, messages, events, own)
     use = history.write(folder)
     published, delivered = rows_of(folder, "publishes", PUBLISHES), rows_of(folder, "deliveries", DELIVERIES)

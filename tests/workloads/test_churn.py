@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -76,7 +75,7 @@ class Rig:
         monkeypatch.setattr(module, "Connection", self.broker.connect)
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: self.clock_s))
         monkeypatch.setattr(module, "now_us", lambda: round(self.clock_s * 1e6))
-        stated = replace(load(), churn=Workload.model_validate({"churn": per_s}).model_dump()["churn"])
+        stated = load(churn=per_s)
         loop = SimpleNamespace(call_later=lambda _, call: self.broker.later.append(call))
         host: Any = SimpleNamespace(load=stated, access=Access(), loop=loop, events=events, finished=lambda: None)
         self.churn = ChurnClient(host)

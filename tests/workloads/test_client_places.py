@@ -1,18 +1,11 @@
 from __future__ import annotations
 
-from dataclasses import fields
-from typing import Any
-
 import pytest
 
-from rabbitmq_resilience.workload.load import Address, Load
+from rabbitmq_resilience.workload.load import Address
+from tests.workloads.test_settlement import load
 
 SIX = tuple(Address(f"{zone}{i}", "127.0.0.1", 1, zone) for zone in "ab" for i in (1, 2, 3))
-
-
-def load(reconnect: str) -> Load:
-    unset: dict[str, Any] = {field.name: 1 for field in fields(Load)}
-    return Load(**{**unset, "addresses": SIX, "queues": ("q1",), "reconnect": reconnect})
 
 
 @pytest.mark.parametrize(
@@ -27,4 +20,4 @@ def load(reconnect: str) -> Load:
     ],
 )
 def test_places_in_turn(reconnect: str, home: int, places: tuple[int, ...]) -> None:
-    assert load(reconnect).places(home) == places
+    assert load(addresses=SIX, reconnect=reconnect).places(home) == places

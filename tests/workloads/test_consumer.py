@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -106,7 +106,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: made[0].clock_us / 1e6))
 
     def rig(**fields: Any) -> Rig:
-        few: Load = replace(load(), prefetch=1000, **fields)
+        few: Load = load(prefetch=1000, **fields)
         later: list[Callable[[], None]] = []
         consumer = hosted.consumer(few, tmp_path, notes, later=later.append)
         channel = Acks(lambda: notes.counts[Count.RECORDED])

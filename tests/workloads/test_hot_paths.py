@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -49,7 +48,7 @@ def notes() -> Notes:
 def calls_to_consume(folder: Path, notes: Notes, **fields: Any) -> int:
     folder.mkdir()
     later: list[Callable[[], None]] = []
-    stated = replace(load(), prefetch=MESSAGES, ack_every=50, **fields)
+    stated = load(prefetch=MESSAGES, ack_every=50, **fields)
     client = hosted.consumer(stated, folder, notes, later=later.append)
     wire = consumer_wire(Acks(lambda: notes.counts[Count.RECORDED]))
     client.opened(wire, 0)
@@ -73,7 +72,7 @@ def calls_to_consume(folder: Path, notes: Notes, **fields: Any) -> int:
 def calls_to_publish(folder: Path, notes: Notes, **fields: Any) -> int:
     folder.mkdir()
     notes.counts.clear()
-    client = hosted.publisher(replace(load(), in_flight=MESSAGES, **fields), folder, notes)
+    client = hosted.publisher(load(in_flight=MESSAGES, **fields), folder, notes)
     rig = Rig(folder, client, notes, Wire(notes))
     client.vary(0)
     try:

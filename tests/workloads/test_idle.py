@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -102,7 +102,7 @@ def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Rig]:
     monkeypatch.setattr(module, "Connection", brokers.connect)
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock_s[0]))
     addresses = tuple(Address(node, "127.0.0.1", port) for port, node in enumerate(NODES, 1))
-    stated = replace(load(), addresses=addresses, idle_connections=60)
+    stated = load(addresses=addresses, idle_connections=60)
     loop = SimpleNamespace(call_later=lambda _, call: brokers.later.append(call))
     with EventLog(tmp_path / "idle-0.jsonl") as events:
         host: Any = SimpleNamespace(

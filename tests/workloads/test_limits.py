@@ -16,7 +16,7 @@ from rabbitmq_resilience.scenario.model import Invariants, Scenario
 from rabbitmq_resilience.scenario.validation import validated
 from rabbitmq_resilience.workload import limits
 from rabbitmq_resilience.workload.limits import OTHERS, Limits
-from rabbitmq_resilience.workload.load import IDLE_TOGETHER, Load
+from rabbitmq_resilience.workload.load import IDLE_TOGETHER
 from rabbitmq_resilience.workload.workload_model import Workload
 from tests.messages import Messages
 from tests.workloads.test_settlement import load
@@ -152,9 +152,6 @@ def test_a_scenario_is_refused_with_the_limit(monkeypatch: pytest.MonkeyPatch, m
 
 
 def test_the_processes_beside_those_of_clients() -> None:
-    plain: Load = load()
-    assert plain.background() == []
-    many = load()
-    object.__setattr__(many, "idle_connections", 2 * IDLE_TOGETHER + 1)
-    object.__setattr__(many, "churn", {"connections_per_s": 1.0})
+    assert load().background() == []
+    many = load(idle_connections=2 * IDLE_TOGETHER + 1, churn={"connections_per_s": 1.0})
     assert [process.name for process in many.background()] == ["idle-0", "idle-1", "idle-2", "churn-0"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -110,7 +109,7 @@ def published(folder: Path, load: Load) -> list[tuple[Any, bytes]]:
 
 
 def test_what_is_published_has_the_size_and_the_priority_that_are_drawn(tmp_path: Path) -> None:
-    mixed = replace(load(queues=2), in_flight=1000, message_sizes=SIZES, priorities=(0, 0, 9))
+    mixed = load(queues=2, in_flight=1000, message_sizes=SIZES, priorities=(0, 0, 9))
     found = published(tmp_path, mixed)
     kinds = [mixed.mix.kinds[kind] for kind in mixed.mix.of(0, 0, 1000)]
     assert [MessageKind(len(body), properties.priority) for properties, body in found] == kinds
@@ -134,7 +133,7 @@ def test_the_largest_message_is_cut_into_frames_and_whole_again() -> None:
 
 
 def test_a_mixed_load_is_read_as_it_was_saved(tmp_path: Path) -> None:
-    saved = replace(load(), message_sizes=SIZES, priorities=(0, 9))
+    saved = load(message_sizes=SIZES, priorities=(0, 9))
     saved.save(tmp_path)
     assert Load.read(tmp_path) == saved
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -33,7 +32,7 @@ def make(tmp_path: Path) -> Iterator[Callable[..., Rig]]:
 
     def rig(**fields: Any) -> Rig:
         notes = Notes()
-        publisher = hosted.publisher(replace(load(), **{"in_flight": 5, **fields}), tmp_path, notes)
+        publisher = hosted.publisher(load(**{"in_flight": 5, **fields}), tmp_path, notes)
         made.append(Rig(tmp_path, publisher, notes, Wire(notes)))
         made[0].connect()
         return made[0]
@@ -54,7 +53,7 @@ def table(rig: Rig) -> list[dict[str, Any]]:
 
 
 def test_routes_are_written_down_and_go_round_whatever_was_sent_before(make: Callable[..., Rig]) -> None:
-    rig = make(queues=("q1", "q2", "q3"), in_flight=4)
+    rig = make(queues=3, in_flight=4)
     for tag in (2, 3, 7):
         rig.confirm(tag, True)
         rig.publisher.tick()

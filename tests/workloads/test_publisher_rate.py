@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,7 +20,7 @@ def test_with_a_rate_a_message_is_due_when_its_turn_was(tmp_path: Path, monkeypa
     """Nothing is sent while the broker blocks: what is made up for then was due before."""
     clock_us, notes = [10_000_000], Notes()
     monkeypatch.setattr(module, "now_us", lambda: clock_us[0])
-    publisher = hosted.publisher(replace(load(), rate_per_s=100, in_flight=50), tmp_path, notes)
+    publisher = hosted.publisher(load(rate_per_s=100, in_flight=50), tmp_path, notes)
     rig = Rig(tmp_path, publisher, notes, Wire(notes))
     rig.connect()
     rig.wire.on_blocked()
@@ -41,7 +40,7 @@ def test_each_message_is_sent_when_it_is_due(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(module, "now_us", lambda: clock_us[0])
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock_us[0] / 1e6))
     steps = ({"rate_per_s": 1000, "for_s": 1},)
-    workload = replace(load(), rate_per_s=100, variable_rate=steps, in_flight=50)
+    workload = load(rate_per_s=100, variable_rate=steps, in_flight=50)
     publisher = hosted.publisher(workload, tmp_path, notes)
     rig = Rig(tmp_path, publisher, notes, Wire(notes))
     rig.connect()
@@ -82,7 +81,7 @@ def test_one_that_awaits_no_confirms_makes_up_at_once_for_what_it_is_late_with(
     """No confirm tells it when there is room again, and until the process looks more would be due than there is."""
     clock_us, notes = [10_000_000], Notes()
     monkeypatch.setattr(module, "now_us", lambda: clock_us[0])
-    workload = replace(load(), rate_per_s=20_000, in_flight=100, confirms=confirms)
+    workload = load(rate_per_s=20_000, in_flight=100, confirms=confirms)
     publisher = hosted.publisher(workload, tmp_path, notes)
     rig = Rig(tmp_path, publisher, notes, Wire(notes))
     rig.connect()
@@ -99,7 +98,7 @@ def test_one_that_awaits_no_confirms_and_keeps_no_rate_goes_on_as_long_as_the_so
 ) -> None:
     clock_us, notes = [10_000_000], Notes()
     monkeypatch.setattr(module, "now_us", lambda: clock_us[0])
-    publisher = hosted.publisher(replace(load(), rate_per_s=None, in_flight=100, confirms="none"), tmp_path, notes)
+    publisher = hosted.publisher(load(rate_per_s=None, in_flight=100, confirms="none"), tmp_path, notes)
     rig = Rig(tmp_path, publisher, notes, Wire(notes))
     rig.connect()
     for sent in (100, 200, 300):
@@ -123,9 +122,7 @@ def test_the_rate_varies_from_the_moment_that_is_told(tmp_path: Path, monkeypatc
     monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: clock_s[0]))
     steps = ({"rate_per_s": 600, "for_s": 2}, {"rate_per_s": 0, "for_s": 3}, {"rate_per_s": None, "for_s": 1})
     fields: dict[str, Any] = {"rate_per_s": 200, "variable_rate": steps, "in_flight": 10_000}
-    rig = Rig(
-        tmp_path, hosted.publisher(replace(load(publishers=2), **fields), tmp_path, notes, index=1), notes, Wire(notes)
-    )
+    rig = Rig(tmp_path, hosted.publisher(load(publishers=2, **fields), tmp_path, notes, index=1), notes, Wire(notes))
     rig.connect()
 
     def sent_in(ms: int) -> int:

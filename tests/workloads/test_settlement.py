@@ -1,7 +1,7 @@
 """Whatever a killed publisher left, each message that it may have sent ends up with exactly one outcome."""
 
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,25 +15,16 @@ from rabbitmq_resilience.workload.under_way import UnderWay
 from rabbitmq_resilience.workload.worker import LoadNotBegunError
 
 
-def load(*, publishers: int = 1, queues: int = 1) -> Load:
+def load(*, publishers: int = 1, queues: int = 1, **stated: Any) -> Load:
+    own: dict[str, Any] = {"rate_per_s": None, "in_flight": 10, "prefetch": 10, "ack_every": 1, "message_bytes": 100}
     return Load(
         run=1,
         seed=1,
         vhost="v",
-        addresses=(Address("a1", "127.0.0.1", 1),),
+        addresses=stated.pop("addresses", (Address("a1", "127.0.0.1", 1),)),
         queues=tuple(f"q{i + 1}" for i in range(queues)),
         publishers=publishers,
-        consumers=1,
-        rate_per_s=None,
-        in_flight=10,
-        prefetch=10,
-        ack_every=1,
-        message_bytes=100,
-        confirms="awaited",
-        acks="manual",
-        persistent=True,
-        heartbeat_s=4,
-        confirm_timeout_s=30,
+        **{"confirm_timeout_s": 30, **own, **stated},
     )
 
 
@@ -134,7 +125,7 @@ def test_a_publisher_that_never_sent_needs_no_settlement(tmp_path: Path) -> None
 
 
 def test_publishers_that_shared_a_process_are_settled_each_for_itself(tmp_path: Path) -> None:
-    replace(load(publishers=3), shared={"publisher": ((0, 2),)}).save(tmp_path)
+    load(publishers=3, shared={"publisher": ((0, 2),)}).save(tmp_path)
     under_way = UnderWay(under_way_path(tmp_path, "publishers-0", 0), size=20)
     rows = Publishes(publishes_path(tmp_path, "publishers-0", 0), under_way=under_way, on_written=_uncounted)
     first = under_way.take(0, 0, [0] * 3, [1] * 3, 1, 0)

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.workload.parts import RateStep
 from rabbitmq_resilience.workload.queue_settings import Mirroring, QueueLimits
 from rabbitmq_resilience.workload.queues import own_arguments, queue_arguments, queue_names, queue_policy
 from rabbitmq_resilience.workload.services import ProcessingStep
-from rabbitmq_resilience.workload.workload_fields import RateStep
 from rabbitmq_resilience.workload.workload_model import Workload
 from tests.messages import Messages
 from tests.workloads.refusals import LINKS

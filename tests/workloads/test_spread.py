@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -82,7 +82,7 @@ def test_each_message_ends_as_the_broker_says_on_its_own_channel(  # noqa: PLR09
 ) -> None:
     folder, notes = tmp_path_factory.mktemp("history"), Notes()
     spread = {"channel": channel, "run": run}
-    stated = replace(load(), in_flight=in_flight, queues=QUEUES[:queues], spread=spread)
+    stated = load(in_flight=in_flight, queues=queues, spread=spread)
     rig = Rig(folder, hosted.publisher(stated, folder, notes), notes, Wire(notes))
     rig.connect()
     broker = Broker(rig.wire)
@@ -120,7 +120,7 @@ def test_patience_is_with_the_oldest_on_any_channel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, message: Messages
 ) -> None:
     notes = Notes()
-    stated = replace(load(), in_flight=3, queues=QUEUES, spread={"channel": "per_queue"})
+    stated = load(in_flight=3, queues=len(QUEUES), spread={"channel": "per_queue"})
     rig = Rig(tmp_path, hosted.publisher(stated, tmp_path, notes), notes, Wire(notes))
     rig.connect()
     sent_us = rig.sent_us()

@@ -74,8 +74,6 @@ def _found(case: Case, folder: Path) -> Answer:
     places = {name: QueuePlace(type="quorum", members=list(NODES), leader="a1") for name in PLACES}
     listed = ApplicationQueues(places, SKIPPED, router, frozenset({"all", "by_key"}), us(ASKED_S))
     application = Application(
-        run=1,
-        vhost="/",
         instances=PROCESSES,
         nodes=NODES,
         queues=listed,
