@@ -77,7 +77,7 @@ def record(run: RunDirectory, hour: Hour) -> None:
 
 
 def _load(hour: Hour) -> Load:
-    workload = hour.scenario.workload
+    workload = hour.scenario.generated
     shared = Load.model_fields.keys() & type(workload).model_fields.keys() - {"queues"}
     stated = {name: getattr(workload, name) for name in shared}
     groups = grouped(hour.pairs, alone=())
@@ -193,7 +193,7 @@ def _events(hour: Hour) -> Iterator[Event]:
     leaders = {name: hour.nodes[hour.home(i)] for i, name in enumerate(hour.names)}
     declared = {name: {"type": "quorum", "members": hour.nodes, "leader": leaders[name]} for name in hour.names}
     yield _event(0, "queues", queues=declared)
-    rate_per_s = hour.scenario.workload.rate_per_s
+    rate_per_s = hour.scenario.generated.rate_per_s
     yield _event(STEADY_S, "load", begins_us=_at(STEADY_S), rate_per_s=rate_per_s, variable_rate=[])
     for phase, at_s in hour.phases_s.items():
         yield _event(at_s, "phase", phase=phase)

@@ -30,13 +30,11 @@ from rabbitmq_resilience.nemesis.targets import node_problems
 from rabbitmq_resilience.sut.drivers import DRIVERS
 from rabbitmq_resilience.sut.preload.library import find_build
 from rabbitmq_resilience.tools.distributions import ToolMissingError
-from rabbitmq_resilience.workload.application_model import ROLE, ApplicationWorkload
-from rabbitmq_resilience.workload.queues import queue_names
-from rabbitmq_resilience.workload.workload_model import Workload
+from rabbitmq_resilience.workload.workload_base import WorkloadBase
 
 #: The fields of a fault, except its beginning.
 Fields = dict[str, Any]
-Drawn = Callable[[Topology, Workload], SearchStrategy[Fields]]
+Drawn = Callable[[Topology, WorkloadBase], SearchStrategy[Fields]]
 
 BROKER_FAULTS_MIN, BROKER_FAULTS_MAX = 4, 6
 OTHER_FAULTS_MIN, OTHER_FAULTS_MAX = 2, 3
@@ -63,8 +61,8 @@ def _seconds(least: float, most: float) -> SearchStrategy[float]:
     return st.integers(round(least * 10), round(most * 10)).map(lambda tenths: tenths / 10)
 
 
-def _nodes(topology: Topology, workload: Workload) -> SearchStrategy[str]:
-    by_role = [f"{role}:{queue}" for role in ("leader", "follower") for queue in queue_names(workload)]
+def _nodes(topology: Topology, workload: WorkloadBase) -> SearchStrategy[str]:
+    by_role = [f"{role}:{queue}" for role in ("leader", "follower") for queue in workload.queue_names or ()]
     if workload.queue_type == "classic":
         by_role = [target for target in by_role if target.startswith("leader:")]
     targets = [*topology.node_names, *_zones(topology), *by_role, "minority", "majority", "all"]
@@ -75,10 +73,10 @@ def _zones(topology: Topology) -> Sequence[str]:
     return [f"zone:{zone}" for zone in topology.zones]
 
 
-def _sides(topology: Topology, workload: Workload) -> SearchStrategy[Sequence[str]]:
+def _sides(topology: Topology, workload: WorkloadBase) -> SearchStrategy[Sequence[str]]:
     """Draw the sides of a cut: one part and the rest, all zones, or a single pair of nodes."""
     zones = _zones(topology) if len(topology.zones) > 1 else []
-    leaders = [f"leader:{queue}" for queue in queue_names(workload)]
+    leaders = [f"leader:{queue}" for queue in workload.queue_names or ()]
     targets = [*topology.node_names, *zones, *leaders, "minority"]
     parts = [target for target in targets if not node_problems(target, topology, workload)]
     pairs = st.lists(st.sampled_from(topology.node_names), min_size=2, max_size=2, unique=True)
@@ -91,29 +89,29 @@ def _cut_s(topology: Topology) -> SearchStrategy[float]:
 
 
 @st.composite
-def _partition(draw: st.DrawFn, topology: Topology, workload: Workload) -> Fields:
+def _partition(draw: st.DrawFn, topology: Topology, workload: WorkloadBase) -> Fields:
     sides = draw(_sides(topology, workload))
     one_way = len(sides) == 2 and draw(st.booleans())
     return {"between": sides, "one_way": one_way, "for_s": draw(_cut_s(topology))}
 
 
 @st.composite
-def _disconnect(draw: st.DrawFn, topology: Topology, workload: Workload) -> Fields:
+def _disconnect(draw: st.DrawFn, topology: Topology, workload: WorkloadBase) -> Fields:
     return {"between": draw(_sides(topology, workload)), "for_s": draw(_cut_s(topology))}
 
 
 @st.composite
-def _flapping(draw: st.DrawFn, topology: Topology, workload: Workload) -> Fields:
+def _flapping(draw: st.DrawFn, topology: Topology, workload: WorkloadBase) -> Fields:
     period_s, times = draw(st.sampled_from([1.0, 2.0, 4.0])), draw(st.integers(3, 6))
     return {"between": draw(_sides(topology, workload)), "period_s": period_s, "for_s": period_s * times}
 
 
-def _taken(topology: Topology, workload: Workload) -> SearchStrategy[Fields]:
+def _taken(topology: Topology, workload: WorkloadBase) -> SearchStrategy[Fields]:
     return st.fixed_dictionaries({"node": _nodes(topology, workload), "for_s": _seconds(0.5, AWAY_S_MAX)})
 
 
 @st.composite
-def _power_cut(draw: st.DrawFn, topology: Topology, workload: Workload) -> Fields:
+def _power_cut(draw: st.DrawFn, topology: Topology, workload: WorkloadBase) -> Fields:
     """Draw a power cut, of any nodes of a cluster that promises to keep what it confirmed. ``ordered`` comes first, as
     it takes less."""
     file_system, torn = draw(st.sampled_from(["ordered", "posix"])), draw(st.booleans())
@@ -122,13 +120,13 @@ def _power_cut(draw: st.DrawFn, topology: Topology, workload: Workload) -> Field
 
 
 @st.composite
-def _slow_disk(draw: st.DrawFn, topology: Topology, workload: Workload) -> Fields:
+def _slow_disk(draw: st.DrawFn, topology: Topology, workload: WorkloadBase) -> Fields:
     node, flush_ms = draw(_nodes(topology, workload)), draw(st.sampled_from([50.0, 200.0, 1000.0]))
     return {"node": node, "flush_ms": flush_ms, "for_s": draw(_seconds(10, 20))}
 
 
 @st.composite
-def _stop(draw: st.DrawFn, topology: Topology, workload: Workload) -> Fields:
+def _stop(draw: st.DrawFn, topology: Topology, workload: WorkloadBase) -> Fields:
     """Draw a stop. A drained node moves its leaders to others, so only a single node of several is drained."""
     drain = len(topology.nodes) > 1 and draw(st.booleans())
     node = draw(st.sampled_from(topology.node_names) if drain else _nodes(topology, workload))
@@ -136,17 +134,17 @@ def _stop(draw: st.DrawFn, topology: Topology, workload: Workload) -> Fields:
 
 
 @st.composite
-def _alarm(draw: st.DrawFn, topology: Topology, workload: Workload) -> Fields:  # noqa: ARG001 - one form for all
+def _alarm(draw: st.DrawFn, topology: Topology, workload: WorkloadBase) -> Fields:  # noqa: ARG001 - one form for all
     resource = draw(st.sampled_from(["memory", "disk"]))
     return {"node": draw(st.sampled_from(topology.node_names)), "resource": resource, "for_s": draw(_seconds(*ALARM_S))}
 
 
-def _rebalance(topology: Topology, workload: Workload) -> SearchStrategy[Fields]:  # noqa: ARG001 - one form for all
+def _rebalance(topology: Topology, workload: WorkloadBase) -> SearchStrategy[Fields]:  # noqa: ARG001 - one form for all
     return st.just({"for_s": 10.0})
 
 
 @st.composite
-def _latency(draw: st.DrawFn, topology: Topology, workload: Workload) -> Fields:  # noqa: ARG001 - one form for all
+def _latency(draw: st.DrawFn, topology: Topology, workload: WorkloadBase) -> Fields:  # noqa: ARG001 - one form for all
     ends = draw(st.lists(st.sampled_from(_zones(topology)), min_size=2, max_size=2, unique=True))
     latency_ms = draw(st.integers(2, 20)) * 10
     jitter_ms = draw(st.integers(0, latency_ms // 20)) * 10
@@ -154,28 +152,24 @@ def _latency(draw: st.DrawFn, topology: Topology, workload: Workload) -> Fields:
     return {"links": links, "latency_ms": latency_ms, "jitter_ms": jitter_ms, "for_s": draw(_seconds(2, 20))}
 
 
-def _clients(workload: Workload) -> SearchStrategy[str]:
-    if isinstance(workload, ApplicationWorkload):
-        return st.sampled_from([f"{ROLE}:{name}" for name in workload.instances])
-    publishers = [f"publisher:{i}" for i in range(workload.publishers)]
-    return st.sampled_from([*publishers, *(f"consumer:{i}" for i in range(workload.consumers))])
-
-
-def _client_killed(topology: Topology, workload: Workload) -> SearchStrategy[Fields]:  # noqa: ARG001 - one form for all
-    return st.fixed_dictionaries({"client": _clients(workload), "for_s": _seconds(0.5, AWAY_S_MAX)})
+def _client_killed(topology: Topology, workload: WorkloadBase) -> SearchStrategy[Fields]:  # noqa: ARG001 - one form for all
+    return st.fixed_dictionaries({"client": st.sampled_from(workload.clients), "for_s": _seconds(0.5, AWAY_S_MAX)})
 
 
 @st.composite
-def _client_cut(draw: st.DrawFn, topology: Topology, workload: Workload) -> Fields:  # noqa: ARG001 - one form for all
+def _client_cut(draw: st.DrawFn, topology: Topology, workload: WorkloadBase) -> Fields:  # noqa: ARG001 - one form for all
     """Draw a cut of a client for up to three heartbeats: by then both sides have closed the connection."""
-    sides = draw(st.permutations([draw(_clients(workload)), "all"]))
-    for_s = draw(st.one_of(st.sampled_from(BLIPS_S), _seconds(1, 3 * workload.heartbeat_s)))
+    sides = draw(st.permutations([draw(st.sampled_from(workload.clients)), "all"]))
+    for_s = draw(st.one_of(st.sampled_from(BLIPS_S), _seconds(1, 3 * workload.heartbeat_interval_s)))
     return {"between": sides, "one_way": draw(st.booleans()), "for_s": for_s}
 
 
 @st.composite
-def _client_reset(draw: st.DrawFn, topology: Topology, workload: Workload) -> Fields:  # noqa: ARG001 - one form for all
-    return {"between": [draw(_clients(workload)), "all"], "for_s": draw(st.sampled_from([*BLIPS_S, 2.0]))}
+def _client_reset(draw: st.DrawFn, topology: Topology, workload: WorkloadBase) -> Fields:  # noqa: ARG001 - one form for all
+    return {
+        "between": [draw(st.sampled_from(workload.clients)), "all"],
+        "for_s": draw(st.sampled_from([*BLIPS_S, 2.0])),
+    }
 
 
 #: Faults of brokers, with what draws their fields. Faults that are drawn more often are listed several times.
@@ -206,7 +200,7 @@ _BETWEEN_ZONES: Sequence[Drawn] = (_latency,)
 
 
 @st.composite
-def schedules(draw: st.DrawFn, topology: Topology, workload: Workload, driver: str) -> tuple[AnyFault, ...]:
+def schedules(draw: st.DrawFn, topology: Topology, workload: WorkloadBase, driver: str) -> tuple[AnyFault, ...]:
     """Draw steps in the order of their times, each of a kind that ``driver`` offers."""
     broken = draw(_some(_possible(OF_BROKERS, topology, workload, driver), BROKER_FAULTS_MIN, BROKER_FAULTS_MAX))
     others = draw(
@@ -234,7 +228,7 @@ def _some(kinds: Sequence[tuple[str, Drawn]], least: int, most: int) -> SearchSt
 
 
 def _possible(
-    kinds: Sequence[tuple[str, Drawn]], topology: Topology, workload: Workload, driver: str
+    kinds: Sequence[tuple[str, Drawn]], topology: Topology, workload: WorkloadBase, driver: str
 ) -> Sequence[tuple[str, Drawn]]:
     too_few = [
         *(_BETWEEN_NODES if len(topology.nodes) == 1 else ()),
@@ -252,6 +246,6 @@ def _has_disk_faults() -> bool:
     return True
 
 
-def _may_lose(workload: Workload) -> bool:
+def _may_lose(workload: WorkloadBase) -> bool:
     """Return whether brokers since 3.13 lose confirmed messages by design if the power is cut."""
     return workload.queue_type == "classic"

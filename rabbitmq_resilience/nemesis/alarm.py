@@ -15,7 +15,7 @@ from rabbitmq_resilience.nemesis.footprint import Footprint
 from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
 from rabbitmq_resilience.nemesis.targets import Resolver, node_problems, possible_nodes, size_of
 from rabbitmq_resilience.sut.broker.management import ALARMS, ApiError, ApiUnreachable
-from rabbitmq_resilience.workload.workload_model import Workload
+from rabbitmq_resilience.workload.workload_base import WorkloadBase
 
 Resource = Literal["memory", "disk"]
 
@@ -74,7 +74,7 @@ class Alarm(ScheduledFault):
     begins_within_s: ClassVar[float] = 12.0
     heals_within_s: ClassVar[float] = 25.0
 
-    def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
+    def problems(self, topology: Topology, workload: WorkloadBase) -> Mapping[str, str]:
         return node_problems(self.node, topology, workload)
 
     def footprint(self, topology: Topology) -> Footprint:

@@ -18,7 +18,7 @@ from rabbitmq_resilience.nemesis.footprint import Footprint
 from rabbitmq_resilience.nemesis.processes import BACK_WITHIN_S, ProcessInjection, ProcessStep
 from rabbitmq_resilience.nemesis.targets import Resolver, TargetError, balancers_meant, check_balancer
 from rabbitmq_resilience.sut.node_protocol import LoadBalancers
-from rabbitmq_resilience.workload.workload_model import Workload
+from rabbitmq_resilience.workload.workload_base import WorkloadBase
 
 #: How long a frozen balancer must keep a connection waiting.
 UNANSWERED_S = 1.0
@@ -33,7 +33,7 @@ class AnyProcessStep(ProcessStep):
     def ability(self) -> str:
         return "balancers" if is_balancer(self.node) else super().ability
 
-    def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
+    def problems(self, topology: Topology, workload: WorkloadBase) -> Mapping[str, str]:
         if not is_balancer(self.node):
             return super().problems(topology, workload)
         try:

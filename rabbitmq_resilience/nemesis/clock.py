@@ -21,7 +21,7 @@ from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
 from rabbitmq_resilience.nemesis.targets import Resolver, node_problems, possible_nodes
 from rabbitmq_resilience.sut.container_protocol import NodeClocks
 from rabbitmq_resilience.sut.node_protocol import BrokerTools
-from rabbitmq_resilience.workload.workload_model import Workload
+from rabbitmq_resilience.workload.workload_base import WorkloadBase
 
 #: Ten years; libfaketime can only shift the machine's clock by a number.
 JUMP_MAX_S = 10 * 365 * 86_400
@@ -53,7 +53,7 @@ class Clock(ScheduledFault):
             )
         return self
 
-    def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
+    def problems(self, topology: Topology, workload: WorkloadBase) -> Mapping[str, str]:
         return node_problems(self.node, topology, workload)
 
     def footprint(self, topology: Topology) -> Footprint:

@@ -28,10 +28,11 @@ class Condition(Protocol):
 
 @dataclass(frozen=True)
 class Setting:
-    """What is known before the run starts. ``earlier`` is the number of steps before the one that waits."""
+    """What is known before the run starts. ``queues`` is None if they are not known. ``earlier`` is the number of steps
+    before the one that waits."""
 
     topology: Topology
-    queues: Collection[str]
+    queues: Collection[str] | None
     earlier: int
 
 
@@ -51,7 +52,7 @@ class DepthOver(Spec):
     messages: Annotated[int, Field(ge=0)]
 
     def problem(self, setting: Setting) -> str | None:
-        return None if self.queue in setting.queues else _no_queue(self.queue, setting.queues)
+        return _no_queue(self.queue, setting.queues)
 
     def holds(self, scene: Scene) -> bool:
         row = scene.observer.queues_now.get(self.queue)
@@ -83,7 +84,7 @@ class LeaderOn(Spec):
     def problem(self, setting: Setting) -> str | None:
         if self.zone not in setting.topology.zones:
             return f"zone {self.zone!r} is not in {setting.topology.name}: {', '.join(setting.topology.zones)}"
-        return None if self.queue in setting.queues else _no_queue(self.queue, setting.queues)
+        return _no_queue(self.queue, setting.queues)
 
     def holds(self, scene: Scene) -> bool:
         leader = scene.observer.leader_of(self.queue)
@@ -155,5 +156,7 @@ class When(Spec):
         return str(yaml.safe_dump(plain, default_flow_style=True, width=1000)).strip()
 
 
-def _no_queue(queue: str, queues: Collection[str]) -> str:
+def _no_queue(queue: str, queues: Collection[str] | None) -> str | None:
+    if queues is None or queue in queues:
+        return None
     return f"queue {queue!r} is not in the workload: {', '.join(list(queues)[:8])}"

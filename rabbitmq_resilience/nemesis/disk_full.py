@@ -18,7 +18,7 @@ from rabbitmq_resilience.nemesis.offered import offered
 from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
 from rabbitmq_resilience.nemesis.targets import Resolver, node_problems, possible_nodes
 from rabbitmq_resilience.sut.container_protocol import Disks, NodeDisk
-from rabbitmq_resilience.workload.workload_model import Workload
+from rabbitmq_resilience.workload.workload_base import WorkloadBase
 
 #: With less, a broker, which demands 50 MB of free space, would have its alarm from the start.
 DISK_MIN_BYTES = 128 * 2**20
@@ -38,7 +38,7 @@ class DiskFull(ScheduledFault):
     acts_on: ClassVar[str] = "disks"
     example: ClassVar[str] = "node: b1, disk_bytes: 300000000"
 
-    def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
+    def problems(self, topology: Topology, workload: WorkloadBase) -> Mapping[str, str]:
         return node_problems(self.node, topology, workload)
 
     def footprint(self, topology: Topology) -> Footprint:

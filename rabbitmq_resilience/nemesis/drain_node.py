@@ -13,7 +13,7 @@ from rabbitmq_resilience.nemesis.processes import ProcessInjection, ProcessStep
 from rabbitmq_resilience.nemesis.targets import Resolver, is_fixed
 from rabbitmq_resilience.sut.node_protocol import ProcessState
 from rabbitmq_resilience.sut.orchestration import MachineDraining
-from rabbitmq_resilience.workload.workload_model import Workload
+from rabbitmq_resilience.workload.workload_base import WorkloadBase
 
 PLACED_WITHIN_S = 10.0
 
@@ -36,7 +36,7 @@ class DrainNode(ProcessStep):
     def does(self) -> tuple[str, ...]:
         return ("drain_node",)
 
-    def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
+    def problems(self, topology: Topology, workload: WorkloadBase) -> Mapping[str, str]:
         problems = super().problems(topology, workload)
         whole = is_fixed(self.node) and self.node.startswith("zone:")
         if self.whole_zones and not problems and not whole:

@@ -20,7 +20,7 @@ from rabbitmq_resilience.nemesis.fault import FaultContext, LateProof, Proof
 from rabbitmq_resilience.nemesis.partition_sides import DirectedSidesStep
 from rabbitmq_resilience.nemesis.silence import Silence, unproxied
 from rabbitmq_resilience.nemesis.targets import Resolver, links_between
-from rabbitmq_resilience.workload.workload_model import Workload
+from rabbitmq_resilience.workload.workload_base import WorkloadBase
 
 #: With fewer cuts than this part of those that the period demands, the fault is not the one that was asked for.
 CUTS_RATIO_MIN = 0.8
@@ -39,7 +39,7 @@ class Flapping(DirectedSidesStep):
 
     example: ClassVar[str] = 'between: ["zone:a", "zone:b"], period_s: 2'
 
-    def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
+    def problems(self, topology: Topology, workload: WorkloadBase) -> Mapping[str, str]:
         found = super().problems(topology, workload)
         if 2 * self.period_s > self.for_s:
             text = f"{self.period_s:g} s is over half of for_s ({self.for_s:g}); for a single cut use a partition"

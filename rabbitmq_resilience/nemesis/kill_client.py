@@ -15,7 +15,7 @@ from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
 from rabbitmq_resilience.nemesis.targets import Resolver, TargetError, check_client
 from rabbitmq_resilience.workload.load import worker_name
 from rabbitmq_resilience.workload.worker import WorkloadError
-from rabbitmq_resilience.workload.workload_model import Workload
+from rabbitmq_resilience.workload.workload_base import WorkloadBase
 
 
 class KillClient(ScheduledFault):
@@ -27,7 +27,7 @@ class KillClient(ScheduledFault):
     acts_on: ClassVar[str] = "clients"
     example: ClassVar[str] = 'client: "publisher:0"'
 
-    def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:  # noqa: ARG002 - one form for all
+    def problems(self, topology: Topology, workload: WorkloadBase) -> Mapping[str, str]:  # noqa: ARG002 - one form for all
         try:
             check_client(self.client, workload)
         except TargetError as error:

@@ -29,8 +29,7 @@ from rabbitmq_resilience.nemesis.targets import (
     split_links,
 )
 from rabbitmq_resilience.nemesis.two_forms import BETWEEN_SCHEMA, as_links, either_of
-from rabbitmq_resilience.workload.queues import queue_names
-from rabbitmq_resilience.workload.workload_model import Workload
+from rabbitmq_resilience.workload.workload_base import WorkloadBase
 
 #: This many probes over each link must all be slow: no busy machine is slow so regularly, nor at all for ``LONG_MS``.
 PROBES_MIN, PROBES_MIN_LONG = 6, 3
@@ -71,14 +70,14 @@ class Latency(ScheduledFault):
 
     example: ClassVar[str] = 'links: "zone:a <-> zone:b", latency_ms: 80, jitter_ms: 20'
 
-    def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
+    def problems(self, topology: Topology, workload: WorkloadBase) -> Mapping[str, str]:
         least_ms = self.latency_ms - self.jitter_ms
         if least_ms < PROVABLE_MS:
             text = f"latency_ms ({self.latency_ms}) less jitter_ms is {least_ms}"
             text += f"; no probe could show less than {PROVABLE_MS} ms"
             return {"jitter_ms" if self.jitter_ms else "latency_ms": text}
         try:
-            check_links(self.links, topology, queue_names(workload), workload)
+            check_links(self.links, topology, workload.queue_names, workload)
         except TargetError as error:
             return {"links": str(error)}
         always = map(topology.delay_of, fixed_links(self.links, topology))

@@ -19,7 +19,7 @@ from rabbitmq_resilience.nemesis.processes import KILLED
 from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
 from rabbitmq_resilience.nemesis.targets import Resolver, node_problems
 from rabbitmq_resilience.sut.container_protocol import ResourceLimits, Resources
-from rabbitmq_resilience.workload.workload_model import Workload
+from rabbitmq_resilience.workload.workload_base import WorkloadBase
 
 FREE_AGAIN_WITHIN_S = 20.0
 #: The smallest limit that container engines accept.
@@ -45,7 +45,7 @@ class Limit(ScheduledFault):
             raise ValueError("there is nothing to limit; give cpus: 0.2, or memory_bytes: 200000000, or both")
         return self
 
-    def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
+    def problems(self, topology: Topology, workload: WorkloadBase) -> Mapping[str, str]:
         return node_problems(self.node, topology, workload)
 
     def footprint(self, topology: Topology) -> Footprint:

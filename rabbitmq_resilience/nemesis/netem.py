@@ -27,8 +27,7 @@ from rabbitmq_resilience.nemesis.packet_faults import ANSWERED_WITHIN_S, PacketI
 from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
 from rabbitmq_resilience.nemesis.targets import Resolver, TargetError, check_links, fixed_links, resolved_links
 from rabbitmq_resilience.nemesis.two_forms import BETWEEN_SCHEMA, as_links, either_of
-from rabbitmq_resilience.workload.queues import queue_names
-from rabbitmq_resilience.workload.workload_model import Workload
+from rabbitmq_resilience.workload.workload_base import WorkloadBase
 
 Percent = Annotated[float, Field(gt=0, le=100)]
 #: Both ways may be slow, and no probe is waited for any longer than ``ANSWERED_WITHIN_S``.
@@ -101,7 +100,7 @@ class Netem(ScheduledFault):
     def disturbance(self) -> Disturbance:
         return self.change.disturbance
 
-    def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
+    def problems(self, topology: Topology, workload: WorkloadBase) -> Mapping[str, str]:
         problems = {}
         if self.by == "iptables" and self.loss_percent is not None and self.loss_percent % 1:
             whole = max(1, round(self.loss_percent))
@@ -111,7 +110,7 @@ class Netem(ScheduledFault):
             text = f"delay_ms less jitter_ms is {least_ms}; no probe could show less than {PROVABLE_MS} ms"
             problems["jitter_ms"] = text
         try:
-            check_links(self.links, topology, queue_names(workload), clients_of=None)
+            check_links(self.links, topology, workload.queue_names, clients_of=None)
         except TargetError as error:
             problems["links"] = str(error)
         return problems

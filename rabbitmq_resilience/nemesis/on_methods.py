@@ -18,7 +18,7 @@ from rabbitmq_resilience.tap.method_rules import MethodRule, Treatment
 from rabbitmq_resilience.tap.tap import Tap
 from rabbitmq_resilience.workload.application_model import ApplicationWorkload
 from rabbitmq_resilience.workload.running_application import RunningApplication
-from rabbitmq_resilience.workload.workload_model import Workload
+from rabbitmq_resilience.workload.workload_base import WorkloadBase
 
 
 class MethodStep(ScheduledFault):
@@ -42,7 +42,7 @@ class MethodStep(ScheduledFault):
     def _own_fields(self) -> Mapping[str, Any]:
         return {}
 
-    def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:  # noqa: ARG002 - one form for all
+    def problems(self, topology: Topology, workload: WorkloadBase) -> Mapping[str, str]:  # noqa: ARG002 - one form for all
         if not isinstance(workload, ApplicationWorkload):
             text = "this acts on the user's own program: write workload: {kind: application, ...}"
             return {"fault": text}

@@ -25,8 +25,7 @@ from rabbitmq_resilience.nemesis.targets import (
     size_of,
 )
 from rabbitmq_resilience.nemesis.two_forms import LINKS_SCHEMA, as_between, either_of
-from rabbitmq_resilience.workload.queues import queue_names
-from rabbitmq_resilience.workload.workload_model import Workload
+from rabbitmq_resilience.workload.workload_base import WorkloadBase
 
 
 class SidesStep(ScheduledFault):
@@ -68,10 +67,10 @@ class SidesStep(ScheduledFault):
             sizes, rest = [*sizes, rest], 0
         return 1 if rest else max(1, sum(sizes) - max(sizes))
 
-    def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
+    def problems(self, topology: Topology, workload: WorkloadBase) -> Mapping[str, str]:
         try:
             for target in self.between:
-                check_target(target, topology, queue_names(workload), rest=True, clients_of=workload)
+                check_target(target, topology, workload.queue_names, rest=True, clients_of=workload)
             if len(set(self.between)) < len(self.between):
                 raise TargetError(f"a side is named twice in {list(self.between)}")
             if not self._links(topology):
@@ -92,7 +91,7 @@ class DirectedSidesStep(SidesStep):
 
     one_way: bool = False
 
-    def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
+    def problems(self, topology: Topology, workload: WorkloadBase) -> Mapping[str, str]:
         if self.one_way and len(self.between) != 2:
             text = f"one way is from one side to another, and between names {len(self.between)}; name two"
             return {"one_way": text, **super().problems(topology, workload)}

@@ -18,7 +18,7 @@ from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
 from rabbitmq_resilience.nemesis.targets import node_problems, possible_nodes
 from rabbitmq_resilience.sut.node_protocol import BrokerTools, StoredData
 from rabbitmq_resilience.sut.preload.preloaded_disk import PreloadedDisk
-from rabbitmq_resilience.workload.workload_model import Workload
+from rabbitmq_resilience.workload.workload_base import WorkloadBase
 
 _BEFORE, _AFTER = "before", "after!"
 _FOLDER = "canaries"
@@ -49,7 +49,7 @@ class PreloadedFault(ScheduledFault):
     #: The broker writes its canaries before, by one of its own tools.
     begins_within_s: ClassVar[float] = 30.0
 
-    def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
+    def problems(self, topology: Topology, workload: WorkloadBase) -> Mapping[str, str]:
         return node_problems(self.node, topology, workload)
 
     def footprint(self, topology: Topology) -> Footprint:

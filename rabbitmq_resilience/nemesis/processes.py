@@ -15,7 +15,7 @@ from rabbitmq_resilience.nemesis.footprint import Footprint
 from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
 from rabbitmq_resilience.nemesis.targets import Resolver, node_problems, size_of
 from rabbitmq_resilience.sut.node_protocol import ProcessObservation, ProcessState
-from rabbitmq_resilience.workload.workload_model import Workload
+from rabbitmq_resilience.workload.workload_base import WorkloadBase
 
 BACK_WITHIN_S = 20.0
 #: The exit statuses after SIGKILL: as a parent process gets it, and as shells and container engines report it.
@@ -38,7 +38,7 @@ class ProcessStep(ScheduledFault):
         """Return the verbs of the actions (``model.actions``) that the step does to each of its nodes."""
         return (self.take,)
 
-    def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
+    def problems(self, topology: Topology, workload: WorkloadBase) -> Mapping[str, str]:
         return node_problems(self.node, topology, workload)
 
     def footprint(self, topology: Topology) -> Footprint:

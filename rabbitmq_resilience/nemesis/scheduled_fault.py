@@ -19,7 +19,7 @@ from rabbitmq_resilience.nemesis.conditions import When
 from rabbitmq_resilience.nemesis.fault import FaultContext, Injection
 from rabbitmq_resilience.nemesis.footprint import Footprint
 from rabbitmq_resilience.nemesis.targets import Resolver
-from rabbitmq_resilience.workload.workload_model import Workload
+from rabbitmq_resilience.workload.workload_base import WorkloadBase
 
 SECONDS_MAX = 86_400
 #: How long a condition may take to become true by default.
@@ -88,7 +88,7 @@ class ScheduledFault(Spec):
     def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> Injection:
         """Choose the targets now. Raise TargetError if there is none at this moment."""
 
-    def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:  # noqa: ARG002 - for others to use
+    def problems(self, topology: Topology, workload: WorkloadBase) -> Mapping[str, str]:  # noqa: ARG002 - for others to use
         """Return what is wrong with the targets as {field: text}; empty if they are right."""
         return {}
 

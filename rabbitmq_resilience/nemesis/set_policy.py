@@ -16,8 +16,7 @@ from rabbitmq_resilience.nemesis.footprint import Footprint
 from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
 from rabbitmq_resilience.nemesis.targets import Resolver
 from rabbitmq_resilience.sut.broker.management import ApiError, ApiUnreachable
-from rabbitmq_resilience.workload.queues import queue_names
-from rabbitmq_resilience.workload.workload_model import Workload
+from rabbitmq_resilience.workload.workload_base import WorkloadBase
 
 #: Higher than the priority of the load's own policy, which is 0.
 PRIORITY = 10
@@ -41,12 +40,10 @@ class SetPolicy(ScheduledFault):
     acts_on: ClassVar[str] = "processes"
     example: ClassVar[str] = "definition: {delivery-limit: 5}"
 
-    def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:  # noqa: ARG002 - one form for all
+    def problems(self, topology: Topology, workload: WorkloadBase) -> Mapping[str, str]:  # noqa: ARG002 - one form for all
         """Return what is wrong with the step, as {field: text}."""
-        names = queue_names(workload)
-        if self.queue is None or self.queue in names:
-            return {}
-        return {"queue": f"{self.queue!r} is not in the workload: {', '.join(names[:8])}"}
+        text = "" if self.queue is None else workload.queue_problem(self.queue)
+        return {"queue": text} if text else {}
 
     def footprint(self, topology: Topology) -> Footprint:  # noqa: ARG002 - a policy is of the whole cluster
         """Return the policy of queues, as they have one at a time."""

@@ -17,7 +17,7 @@ from rabbitmq_resilience.sut.broker.configuration import is_in_owned_family
 from rabbitmq_resilience.sut.broker.versions import MAINTENANCE_MODE
 from rabbitmq_resilience.sut.node_protocol import ProcessState
 from rabbitmq_resilience.sut.protocol import Cluster
-from rabbitmq_resilience.workload.workload_model import Workload
+from rabbitmq_resilience.workload.workload_base import WorkloadBase
 
 
 class Stop(ProcessStep):
@@ -44,7 +44,7 @@ class Stop(ProcessStep):
     def footprint(self, topology: Topology) -> Footprint:
         return replace(super().footprint(topology), needs=frozenset({MAINTENANCE_MODE} if self.drain else ()))
 
-    def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
+    def problems(self, topology: Topology, workload: WorkloadBase) -> Mapping[str, str]:
         owned = [key for key in self.configure if is_in_owned_family(key)]
         problems = {"configure": f"{', '.join(owned)}: the harness has its own values of these"} if owned else {}
         return {**problems, **super().problems(topology, workload)}

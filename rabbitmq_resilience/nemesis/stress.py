@@ -19,7 +19,7 @@ from rabbitmq_resilience.nemesis.offered import offered
 from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
 from rabbitmq_resilience.nemesis.targets import Resolver, node_problems
 from rabbitmq_resilience.sut.container_protocol import Stressed, Stressing
-from rabbitmq_resilience.workload.workload_model import Workload
+from rabbitmq_resilience.workload.workload_base import WorkloadBase
 
 #: The CPU time that stress-ng must have used in any case; its start alone takes less.
 CPU_LEAST_S = 0.5
@@ -53,7 +53,7 @@ class Stress(ScheduledFault):
     def footprint(self, topology: Topology) -> Footprint:  # noqa: ARG002 - no process of a node is touched
         return Footprint(needs=frozenset({"pumba", "stress-ng"}))
 
-    def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
+    def problems(self, topology: Topology, workload: WorkloadBase) -> Mapping[str, str]:
         return node_problems(self.node, topology, workload)
 
     def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> StressInjection:

@@ -28,14 +28,12 @@ from dataclasses import dataclass
 
 from rabbitmq_resilience.model.links import Link, is_balancer
 from rabbitmq_resilience.model.topology import Topology
-from rabbitmq_resilience.workload.application_model import ROLE, ApplicationWorkload
-from rabbitmq_resilience.workload.queues import queue_names
-from rabbitmq_resilience.workload.workload_model import Workload
+from rabbitmq_resilience.workload.application_model import ROLE
+from rabbitmq_resilience.workload.workload_base import WorkloadBase
 
 REST = "rest"
 ALL_BALANCERS = "balancer:all"
-_CLIENT_ROLES = ("publisher", "consumer")
-_NO_NODES = (*_CLIENT_ROLES, ROLE, "balancer")
+_NO_NODES = ("publisher", "consumer", ROLE, "balancer")
 _CHOSEN_BY_SEED = ("minority", "majority", "one")
 _ROLES = ("leader:", "follower:")
 _WORDS = (*_CHOSEN_BY_SEED, "all")
@@ -155,28 +153,22 @@ def check_balancer(balancer: str, topology: Topology) -> None:
         raise TargetError(f"{balancer!r} is no balancer of {topology.name}; it has {_listed(there)}")
 
 
-def check_client(client: str, workload: Workload) -> None:
+def check_client(client: str, workload: WorkloadBase) -> None:
     """Raise TargetError if the workload has no client of that name."""
-    if isinstance(workload, ApplicationWorkload):
-        if client not in {f"{ROLE}:{name}" for name in workload.instances}:
-            known = _listed([f"{ROLE}:{name}" for name in workload.instances])
-            raise TargetError(f"{client!r} is no process of the application; it has {known}")
-        return
-    role, _, number = client.partition(":")
-    if role not in _CLIENT_ROLES or not number.isdecimal() or str(int(number)) != number:
-        raise TargetError(f"{client!r} is no client; write it as publisher:0 or consumer:0")
-    there = {"publisher": workload.publishers, "consumer": workload.consumers}[role]
-    if int(number) >= there:
-        raise TargetError(f"{client} is not there: the workload has {there} {role}s, from {role}:0 on")
-    if role == "consumer" and int(number) in workload.late_consumers:
-        raise TargetError(f"{client} connects when the drain begins (consume: at_drain), after all faults")
+    if problem := workload.client_problem(client):
+        raise TargetError(problem)
 
 
 def check_target(
-    target: str, topology: Topology, queues: Collection[str], *, rest: bool = False, clients_of: Workload | None = None
+    target: str,
+    topology: Topology,
+    queues: Collection[str] | None,
+    *,
+    rest: bool = False,
+    clients_of: WorkloadBase | None = None,
 ) -> None:
     """Raise TargetError, naming what the topology has, if ``target`` can never be resolved. It may be a client or a
-    balancer only if ``clients_of`` is given."""
+    balancer only if ``clients_of`` is given. ``queues`` is None if they are not known."""
     if clients_of is not None and names_no_node(target):
         if is_balancer(target):
             check_balancer(target, topology)
@@ -192,11 +184,11 @@ def check_target(
         return
     kind, _, name = target.partition(":")
     if f"{kind}:" in _ROLES:
-        if name in queues and target.startswith("follower:") and len(topology.nodes) == 1:
+        if queues is not None and name not in queues:
+            raise TargetError(f"{target!r} names no queue of the workload; it has {_listed(queues)}")
+        if target.startswith("follower:") and len(topology.nodes) == 1:
             raise TargetError(f"{target!r}: {topology.name} has one node, so no node follows a leader")
-        if name in queues:
-            return
-        raise TargetError(f"{target!r} names no queue of the workload; it has {_listed(queues)}")
+        return
     if kind == "zone":
         raise TargetError(f"{target!r} names no zone of {topology.name}; its zones are {_listed(topology.zones)}")
     near = difflib.get_close_matches(target, known, n=1)
@@ -205,16 +197,18 @@ def check_target(
     raise TargetError(f"{target!r} is no target in {topology.name}{hint}")
 
 
-def node_problems(target: str, topology: Topology, workload: Workload) -> Mapping[str, str]:
+def node_problems(target: str, topology: Topology, workload: WorkloadBase) -> Mapping[str, str]:
     """Return what is wrong with the field ``node`` of a step, in the form that ``problems`` returns."""
     try:
-        check_target(target, topology, queue_names(workload))
+        check_target(target, topology, workload.queue_names)
     except TargetError as error:
         return {"node": str(error)}
     return {}
 
 
-def check_links(expression: str, topology: Topology, queues: Collection[str], clients_of: Workload | None) -> None:
+def check_links(
+    expression: str, topology: Topology, queues: Collection[str] | None, clients_of: WorkloadBase | None
+) -> None:
     """Raise TargetError if a link expression is malformed or can never be resolved; see ``check_target``."""
     sides, _ = split_links(expression)
     for side in sides:

@@ -19,7 +19,7 @@ from rabbitmq_resilience.sut.broker.management import ApiError, ApiUnreachable
 from rabbitmq_resilience.sut.broker.versions import ANY_IMAGE, MAINTENANCE_MODE, UPGRADE_TO
 from rabbitmq_resilience.sut.node_protocol import ProcessState, Upgradable
 from rabbitmq_resilience.tools.image_names import ImageNameError, broker_image
-from rabbitmq_resilience.workload.workload_model import Workload
+from rabbitmq_resilience.workload.workload_base import WorkloadBase
 
 #: A node that finds its data in the format of an older version takes longer than one that only comes back.
 JOINED_WITHIN_S = 120.0
@@ -56,7 +56,7 @@ class Upgrade(ProcessStep):
         needs = frozenset({image, MAINTENANCE_MODE} if self.drain else {image})
         return replace(super().footprint(topology), needs=needs, becomes=self.to)
 
-    def problems(self, topology: Topology, workload: Workload) -> Mapping[str, str]:
+    def problems(self, topology: Topology, workload: WorkloadBase) -> Mapping[str, str]:
         problems = dict(super().problems(topology, workload))
         try:
             if not self.to.startswith(("/", "./", "../")):  # such a path names the folder of a broker

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -21,6 +22,7 @@ from rabbitmq_resilience.workload import running_workload as workloads
 from rabbitmq_resilience.workload.application_model import APPLICATION, GENERATED, ApplicationWorkload
 from rabbitmq_resilience.workload.application_queues import ApplicationQueues, read_queues
 from rabbitmq_resilience.workload.client_addresses import addresses, proxied_addresses
+from rabbitmq_resilience.workload.declarations import declaring, read_metadata
 from rabbitmq_resilience.workload.exchanges import establish
 from rabbitmq_resilience.workload.queues import QueuePlace, declare, declared_by_consumers, insist
 from rabbitmq_resilience.workload.running_application import RunningApplication
@@ -29,6 +31,11 @@ from rabbitmq_resilience.workload.workload_model import Workload
 
 #: A consumer subscribes to its queues one after another.
 SUBSCRIBED_WITHIN_S = 0.03
+#: How long until the brokers' numbers show the end of the load, while consumers are connected. Quorum queues and nodes
+#: (for their memory) renew them every 5 s.
+NUMBERS_SETTLE_S = 7.0
+#: How long the last declaration may take to reach every node.
+METADATA_AGREES_WITHIN_S = 10.0
 _KNOWN_WITHIN_S = 60.0
 
 
@@ -55,8 +62,14 @@ class LoadKind(Protocol):
     def await_flow(self, context: FaultContext) -> Mapping[str, QueuePlace]:
         """Wait until messages flow, and return the queues that they must arrive in. Raise LoadNotBegunError."""
 
+    def declaring(self) -> AbstractContextManager[None]:
+        """Declare items until the block ends, if the load does. They are judged by the invariant ``metadata``."""
+
     def load_event(self, begins_us: int) -> dict[str, Any]:
         """Return the fields of the event "load"."""
+
+    def after_drain(self) -> None:
+        """Record what the load left on the brokers."""
 
 
 class GeneratedKind:
@@ -64,7 +77,7 @@ class GeneratedKind:
 
     def __init__(self, scenario: Scenario, place: LoadPlace) -> None:
         self._scenario = scenario
-        self._workload: Workload = scenario.workload
+        self._workload = scenario.generated
         self._place = place
         self._queues: Mapping[str, QueuePlace] = {}
         self._routes: Routes | None = None
@@ -77,6 +90,8 @@ class GeneratedKind:
 
     def start(self, *, alone: Collection[str]) -> RunningWorkload:
         cluster = self._place.cluster
+        if self._workload.idle_connections:
+            time.sleep(NUMBERS_SETTLE_S)  # to compare memory with and without them
         return workloads.start(
             self._workload,
             addresses=addresses(cluster),
@@ -101,6 +116,16 @@ class GeneratedKind:
         within_s = spread_s + connected_within_s
         await_flow(load, self._place.cluster, self._workload, connected_within_s=within_s)
         return self._queues
+
+    def declaring(self) -> AbstractContextManager[None]:
+        place = self._place
+        return declaring(place.cluster, self._workload, vhost=place.vhost, record=place.events.record)
+
+    def after_drain(self) -> None:
+        if self._workload.declare_every_s is not None:
+            place = self._place
+            known = read_metadata(place.cluster, place.vhost, timeout_s=METADATA_AGREES_WITHIN_S)
+            place.events.record("metadata", nodes=known)
 
     def load_event(self, begins_us: int) -> dict[str, Any]:
         workload = self._workload
@@ -151,6 +176,12 @@ class ApplicationKind:
             return read_queues(self._place.cluster, self._place.vhost)
         except (ApiError, ApiUnreachable):
             return None
+
+    def declaring(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def after_drain(self) -> None:
+        """Record nothing: the tap sees what an application declares."""
 
     def load_event(self, begins_us: int) -> dict[str, Any]:
         awaited = self._workload.unconfirmed == "reported"

@@ -24,7 +24,7 @@ from rabbitmq_resilience.report.index import write_index
 from rabbitmq_resilience.runner.aftermath import await_acknowledged, await_recovery, depths
 from rabbitmq_resilience.runner.cpu_watch import cpu_watched
 from rabbitmq_resilience.runner.judging import Result, judge_run
-from rabbitmq_resilience.runner.load_kinds import KINDS, LoadKind, LoadPlace
+from rabbitmq_resilience.runner.load_kinds import KINDS, NUMBERS_SETTLE_S, LoadKind, LoadPlace
 from rabbitmq_resilience.runner.measuring import measured, stored_looked_at
 from rabbitmq_resilience.runner.round_trip_watch import round_trips_watched
 from rabbitmq_resilience.runner.status_line import StatusLine, status_line
@@ -36,18 +36,12 @@ from rabbitmq_resilience.sut.observer import Observer
 from rabbitmq_resilience.sut.protocol import Cluster, ClusterEvidence, Scraping
 from rabbitmq_resilience.tools.distributions import find_prometheus
 from rabbitmq_resilience.tools.waiting import interrupted_by, wait_until
-from rabbitmq_resilience.workload.declarations import declaring, read_metadata
 from rabbitmq_resilience.workload.worker import LoadNotBegunError
 
 LAST_CONFIRMS_WITHIN_S = 5.0
 #: Longer than RabbitMQ's default statistics interval, so that a depth of zero counts only when it is old enough. With a
 #: longer interval, this time is longer, too.
 DRAIN_IDLE_S = 6.0
-#: How long until the brokers' numbers show the end of the load, while consumers are connected. Quorum queues and nodes
-#: (for their memory) renew them every 5 s.
-NUMBERS_SETTLE_S = 7.0
-#: How long the last declaration may take to reach every node.
-METADATA_AGREES_WITHIN_S = 10.0
 
 
 class Clusters(Protocol):
@@ -150,16 +144,12 @@ def _play(stage: _Stage, proxied: frozenset[Link]) -> None:
                 Observer(
                     cluster, vhost, events.record, mirrored=scenario.workload.queue_type == "mirrored"
                 ) as observer,
+                kind.start(alone=_killed_clients(scenario)) as load,
+                live.watching(observer, load),
+                interrupted_by(cluster.check),
             ):
-                if scenario.workload.idle_connections:
-                    time.sleep(NUMBERS_SETTLE_S)  # to compare memory with and without them
-                with (
-                    kind.start(alone=_killed_clients(scenario)) as load,
-                    live.watching(observer, load),
-                    interrupted_by(cluster.check),
-                ):
-                    load.also_check = cluster.check
-                    _phases(stage, kind, FaultContext.of(cluster, observer, load), live, scraping)
+                load.also_check = cluster.check
+                _phases(stage, kind, FaultContext.of(cluster, observer, load), live, scraping)
 
 
 def _phases(stage: _Stage, kind: LoadKind, context: FaultContext, live: StatusLine, scraping: Scraping | None) -> None:
@@ -172,7 +162,7 @@ def _phases(stage: _Stage, kind: LoadKind, context: FaultContext, live: StatusLi
     queues = kind.await_flow(context)
     if scraping is not None:
         scraping.await_scraping(nodes=len(scenario.topology.nodes))
-    with declaring(context.cluster, scenario.workload, vhost=load.vhost, record=events.record):
+    with kind.declaring():
         phase("steady")
         _spend(load, seconds_s=scenario.phases.steady_s)
         phase("chaos")
@@ -186,9 +176,7 @@ def _phases(stage: _Stage, kind: LoadKind, context: FaultContext, live: StatusLi
             events.record("note", detail=f"the proxy {proxy} hung and was created again, which ended its connections")
         _spend(load, seconds_s=max(0.0, varied_s - time.monotonic()))  # steps that wait may all end earlier
         phase("recovery")
-        lacking = await_recovery(
-            scenario.phases.recovery_s, context, queues, takes_turns=scenario.workload.single_active_consumer
-        )
+        lacking = await_recovery(scenario.phases.recovery_s, context, queues, takes_turns=scenario.workload.takes_turns)
         events.record("recovery", complete=not lacking, detail=lacking)
         _spend(load, seconds_s=scenario.settled_s)
     phase("drain")
@@ -200,9 +188,7 @@ def _phases(stage: _Stage, kind: LoadKind, context: FaultContext, live: StatusLi
     if scraping is not None:
         await_acknowledged(observer, timeout_s=scenario.phases.drain_s)
         _spend(load, seconds_s=max(NUMBERS_SETTLE_S, interval_s + 1.0))
-    if scenario.workload.declare_every_s is not None:
-        known = read_metadata(context.cluster, load.vhost, timeout_s=METADATA_AGREES_WITHIN_S)
-        events.record("metadata", nodes=known)
+    kind.after_drain()
     load.stop()
     phase("end")
 
@@ -223,12 +209,13 @@ def last_confirms_within_s(scenario: Scenario) -> float:
 
     So a stuck queue is not mistaken for a slow one. Without confirms, return a time in which brokers read all messages.
     """
-    if scenario.workload.confirms != "awaited":
+    confirm_timeout_s = scenario.workload.confirms_within_s
+    if confirm_timeout_s is None:
         return scenario.phases.drain_s
     allowed_s = [
         invariant.last_confirms_s(
             net_ticktime_s=scenario.topology.net_ticktime_s,
-            confirm_timeout_s=scenario.workload.confirm_timeout_s,
+            confirm_timeout_s=confirm_timeout_s,
             nodes=len(scenario.topology.nodes),
         )
         for invariant in scenario.chosen_invariants.values()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from rabbitmq_resilience.checkers.checker_catalogue import INVARIANTS, OF_APPLICATIONS
+from rabbitmq_resilience.checkers.checker_catalogue import INVARIANTS
 from rabbitmq_resilience.model.yaml_files import Location
 from rabbitmq_resilience.scenario.model import Scenario
 from rabbitmq_resilience.workload.application_model import ApplicationWorkload, missing_programs
@@ -19,14 +19,7 @@ def application_problems(scenario: Scenario, driver: str | None) -> Iterator[tup
     """Yield what is demanded of an application and cannot be judged, or the other way round; and programs that are not
     there, unless the scenario was played already (``driver`` is None)."""
     workload = scenario.workload
-    if not isinstance(workload, ApplicationWorkload):
-        for name in sorted(OF_APPLICATIONS & scenario.chosen_invariants.keys()):
-            text = f"{name} is judged of the user's own program; write workload: {{kind: application, ...}}"
-            yield ("invariants", name), text
-        if scenario.topology.client_tls:
-            text = "TLS of clients ends at the tap, which only the user's own program has; leave it out, or write"
-            yield ("topology", "client_tls"), f"{text} workload: {{kind: application, ...}}"
-        return
+    assert isinstance(workload, ApplicationWorkload)
     for name in sorted(_OF_GENERATED & scenario.chosen_invariants.keys()):
         known = ", ".join(known for known in INVARIANTS if known not in _OF_GENERATED)
         yield ("invariants", name), f"{name} cannot be judged of an application; there are {known}"

@@ -126,9 +126,7 @@ def _inner(model: type[BaseModel]) -> Iterator[Definition]:
 def _mappings(model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
     """Yield the mappings that are values in ``model`` or inside such a value, each with the name of its field. Faults
     are left out."""
-    own = model.own_fields() if issubclass(model, ApplicationWorkload) else model.model_fields
-    for name in own:
-        field = model.model_fields[name]
+    for name, field in model.model_fields.items():
         for inside in _models(field.annotation):
             if not issubclass(inside, ScheduledFault):
                 yield name, inside

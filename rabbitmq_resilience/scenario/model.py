@@ -25,7 +25,7 @@ from rabbitmq_resilience.model import topology_catalogue
 from rabbitmq_resilience.model.actions import ACT
 from rabbitmq_resilience.model.base import Spec
 from rabbitmq_resilience.model.links import Link
-from rabbitmq_resilience.model.node_options import NONE, NodeOptions
+from rabbitmq_resilience.model.node_options import NodeOptions
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
 from rabbitmq_resilience.nemesis.footprint import Footprint
@@ -34,7 +34,6 @@ from rabbitmq_resilience.nemesis.scheduled_fault import LASTS_S_MAX, TICKS_NOT_K
 from rabbitmq_resilience.scenario.expectations import VALID_EXPECTED, Expectation, VersionRange, is_within
 from rabbitmq_resilience.sut.broker.plugins import PLUGIN
 from rabbitmq_resilience.workload.application_model import APPLICATION, GENERATED, ApplicationWorkload, kind_of
-from rabbitmq_resilience.workload.queues import queue_names
 from rabbitmq_resilience.workload.workload_model import Workload
 
 #: How long the load goes on after recovery if no invariant needs more.
@@ -133,8 +132,16 @@ class Scenario(Spec):
         return (self.rules,) if isinstance(self.rules, Path) else self.rules
 
     @property
-    def queue_names(self) -> Sequence[str]:
-        return queue_names(self.workload)
+    def queue_names(self) -> Sequence[str] | None:
+        """Return the names of all queues; None if they are not known before the run."""
+        return self.workload.queue_names
+
+    @property
+    def generated(self) -> Workload:
+        """Return the load, which this suite generates. Raise TypeError if it is of another kind."""
+        if not isinstance(self.workload, Workload):
+            raise TypeError(f"the load of {self.title} is of the kind {self.workload.kind}, and none that is generated")
+        return self.workload
 
     @property
     def chaos_s(self) -> float:
@@ -155,6 +162,12 @@ class Scenario(Spec):
         return tuple(step.footprint(self.topology) for step in self.schedule)
 
     @property
+    def sane_steps(self) -> Mapping[int, AnyFault]:
+        """Return the steps without problems of their own, by their place in the schedule."""
+        steps = enumerate(self.schedule)
+        return {place: step for place, step in steps if not step.problems(self.topology, self.workload)}
+
+    @property
     def touched_links(self) -> frozenset[Link]:
         """Return the links that need a proxy: those that the schedule may touch, in both directions, and those that the
         network slows."""
@@ -163,7 +176,7 @@ class Scenario(Spec):
     @property
     def equipment(self) -> NodeOptions:
         """Return what nodes must be given before they start, because steps act on it or the load uses it."""
-        used = NodeOptions(plugins=self.workload.routing.plugins) if self.workload.routing else NONE
+        used = NodeOptions(plugins=self.workload.plugins)
         return functools.reduce(or_, (step.node_options for step in self.footprints), used)
 
     @property

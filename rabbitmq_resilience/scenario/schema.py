@@ -11,7 +11,6 @@ from typing import Any
 from rabbitmq_resilience.model import topology_catalogue
 from rabbitmq_resilience.scenario.model import Scenario
 from rabbitmq_resilience.workload import presets
-from rabbitmq_resilience.workload.application_model import ApplicationWorkload
 
 
 def schema() -> dict[str, Any]:
@@ -31,9 +30,6 @@ def schema() -> dict[str, Any]:
         "preset": {"enum": list(presets.names()), "description": "a load that is known by name"},
         "scale": {"type": "number", "exclusiveMinimum": 0, "description": "of the load that was published"},
     }
-    application = made["$defs"]["ApplicationWorkload"]
-    own = ApplicationWorkload.own_fields()
-    application["properties"] = {name: application["properties"][name] for name in own}
     workload = made["properties"]["workload"]
     workload["anyOf"] = workload.pop("oneOf")
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **made}

@@ -117,8 +117,6 @@ def _type_problems(error: ValidationError, lines: Lines) -> Iterator[Problem]:
 
 def _fields_at(loc: Location) -> tuple[str, ...]:
     """Return the fields of the mapping at a location."""
-    if loc == ("workload", APPLICATION):
-        return tuple(ApplicationWorkload.own_fields())
     fields = model_fields_at(Scenario, loc, _BRANCHES.get)
     return (*presets.FIELDS, *fields) if loc == ("workload", GENERATED) else fields
 

@@ -10,20 +10,11 @@ from pathlib import Path
 from shutil import which
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    ConfigDict,
-    Field,
-    SerializerFunctionWrapHandler,
-    field_validator,
-    model_serializer,
-    model_validator,
-)
+from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 
 from rabbitmq_resilience.model.base import Spec
 from rabbitmq_resilience.tap.tap import KeptProperties
-from rabbitmq_resilience.workload.workload_fields import WorkloadFields
-from rabbitmq_resilience.workload.workload_model import Workload
+from rabbitmq_resilience.workload.workload_base import WorkloadBase
 
 #: The role of the clients' names: ``application:worker-0``.
 ROLE = "application"
@@ -38,16 +29,6 @@ _VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 APPLICATION = "application"
 GENERATED = "confirmed_publish"
-
-#: What only a generated load has.
-_OF_GENERATED = frozenset(WorkloadFields.model_fields) - {"kind", "queue_type"}
-
-
-class AnyName(list[str]):
-    """An empty list that holds every name, as the queues of an application are not known before it runs."""
-
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str)
 
 
 def _checked(names: Mapping[str, str]) -> Mapping[str, str]:
@@ -134,7 +115,7 @@ class Flowing(Spec):
     within_s: Annotated[float, Field(gt=0, le=3600)] = 60.0
 
 
-class ApplicationWorkload(Workload):
+class ApplicationWorkload(WorkloadBase):
     """The user's own program, unchanged. A tap on the wire between its processes and the brokers records what it
     publishes, and what it gets.
 
@@ -147,7 +128,7 @@ class ApplicationWorkload(Workload):
 
     model_config = ConfigDict(title="application")
 
-    kind: Literal["application"]  # type: ignore[assignment]
+    kind: Literal["application"]
     processes: Annotated[
         tuple[ApplicationProcess, ...], AfterValidator(_some), Field(json_schema_extra={"minItems": 1})
     ]
@@ -155,12 +136,6 @@ class ApplicationWorkload(Workload):
     flowing: Flowing = Flowing()
     unconfirmed: Literal["reported", "judged"] = "reported"
     properties: KeptProperties = "hash"
-
-    @model_validator(mode="after")
-    def _has_no_generated_load(self) -> ApplicationWorkload:
-        if others := sorted(self.model_fields_set & _OF_GENERATED):
-            raise ValueError(f"{', '.join(others)}: an application publishes and consumes by itself; leave this out")
-        return self
 
     @model_validator(mode="after")
     def _are_named_apart(self) -> ApplicationWorkload:
@@ -173,16 +148,6 @@ class ApplicationWorkload(Workload):
         if len(self.instances) > PROCESSES_MAX:
             raise ValueError(f"there are {len(self.instances)} processes; {PROCESSES_MAX} are the most")
         return self
-
-    @model_serializer(mode="wrap")
-    def _own_fields(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        fields: dict[str, Any] = serialize(self)
-        return {name: value for name, value in fields.items() if name not in _OF_GENERATED}
-
-    @classmethod
-    def own_fields(cls) -> list[str]:
-        """Return the names of the fields that an application has."""
-        return [name for name in cls.model_fields if name not in _OF_GENERATED]
 
     def with_folders(self, folder_of: Callable[[Path], Path]) -> ApplicationWorkload:
         """Return the workload with another folder for each process; one without a folder has that of the file."""
@@ -200,13 +165,8 @@ class ApplicationWorkload(Workload):
         return of_program or ((name,) if name in self.instances else ())
 
     @property
-    def needs(self) -> frozenset[str]:
-        return frozenset()
-
-    @property
-    def queue_names(self) -> list[str]:
-        """Return any name: the application's queues are known once it has declared them."""
-        return AnyName()
+    def clients(self) -> list[str]:
+        return [f"{ROLE}:{name}" for name in self.instances]
 
 
 def kind_of(value: Any) -> str:

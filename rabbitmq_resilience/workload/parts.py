@@ -23,6 +23,7 @@ from rabbitmq_resilience.workload.services import (
     Service,
 )
 from rabbitmq_resilience.workload.spread import Spread
+from rabbitmq_resilience.workload.workload_base import CONFIRM_TIMEOUT_S, HEARTBEAT_S
 
 RATE_MAX_PER_S = 10_000_000
 
@@ -42,7 +43,7 @@ class PublisherPart(Spec):
     variable_rate: tuple[RateStep, ...] = ()
     in_flight: Annotated[int, Field(ge=1, le=65_535)] = 100
     confirms: Literal["awaited", "ignored", "none"] = "awaited"
-    confirm_timeout_s: Annotated[float, Field(gt=0, le=3600)] = 10.0
+    confirm_timeout_s: Annotated[float, Field(gt=0, le=3600)] = CONFIRM_TIMEOUT_S
     persistent: bool = True
     message_bytes: MessageBytes = 1024
     message_sizes: Annotated[tuple[MessageSize, ...], Field(max_length=100)] = ()
@@ -72,7 +73,7 @@ class ConsumerPart(Spec):
 class BackgroundPart(Spec):
     """How clients connect, and what goes on in addition to publishing and consuming."""
 
-    heartbeat_s: Annotated[int, Field(ge=1, le=600)] = 4
+    heartbeat_s: Annotated[int, Field(ge=1, le=600)] = HEARTBEAT_S
     reconnect: Literal["anywhere", "own_zone"] = "anywhere"
     start_spread_s: Annotated[float, Field(ge=0, le=3600)] = 0
     declare_every_s: Annotated[float, Field(ge=0.05, le=3600)] | None = None

@@ -15,6 +15,7 @@ from rabbitmq_resilience.workload.parts import BackgroundPart, ConsumerPart, Pub
 from rabbitmq_resilience.workload.queue_settings import Arguments, Mirroring, QueueLimits, argument_needs
 from rabbitmq_resilience.workload.routing import Routing
 from rabbitmq_resilience.workload.services import Service
+from rabbitmq_resilience.workload.workload_base import WorkloadBase
 
 QUEUES_MAX = 100_000
 #: Prefixes that RabbitMQ reserves, and those of ``workload.declarations`` and ``workload.churn``.
@@ -25,7 +26,6 @@ RESERVED_PREFIXES = ("amq.", "declared-", CHURN_PREFIX)
 class QueuePart(Spec):
     """The queues of a workload, and how messages get into them; ``Workload`` describes the fields."""
 
-    queue_type: Literal["quorum", "mirrored", "classic"] = "quorum"
     queues: Annotated[int, Field(ge=1, le=QUEUES_MAX)] = 1
     queue_pattern: Annotated[str, Field(max_length=200)] = "q%d"
     leaders_on: tuple[str, ...] = ()
@@ -55,14 +55,13 @@ class QueuePart(Spec):
         return pattern
 
 
-class WorkloadFields(BackgroundPart, ConsumerPart, PublisherPart, QueuePart):
+class WorkloadFields(BackgroundPart, ConsumerPart, PublisherPart, QueuePart, WorkloadBase):
     """The fields of a workload, not checked against each other; ``Workload`` describes them."""
 
     kind: Literal["confirmed_publish"] = "confirmed_publish"
 
     @property
     def needs(self) -> frozenset[str]:
-        """Return the features that brokers must have, by their names in ``sut.broker.versions.FEATURES``."""
         expires = self.limits is not None and self.limits.message_ttl_ms is not None
         needs = {
             AT_LEAST_ONCE: self.dead_letters is not None and self.dead_letters.strategy == "at_least_once",
@@ -75,13 +74,52 @@ class WorkloadFields(BackgroundPart, ConsumerPart, PublisherPart, QueuePart):
         return frozenset(name for name, needed in needs.items() if needed) | argument_needs(self.arguments)
 
     @property
+    def plugins(self) -> frozenset[str]:
+        return frozenset() if self.routing is None else frozenset(self.routing.plugins)
+
+    @property
+    def clients(self) -> list[str]:
+        publishers = [f"publisher:{i}" for i in range(self.publishers)]
+        return [*publishers, *(f"consumer:{i}" for i in range(self.consumers))]
+
+    @property
+    def takes_turns(self) -> bool:
+        return self.single_active_consumer
+
+    @property
+    def confirms_within_s(self) -> float | None:
+        return self.confirm_timeout_s if self.confirms == "awaited" else None
+
+    @property
+    def heartbeat_interval_s(self) -> float:
+        return self.heartbeat_s
+
+    def client_problem(self, client: str) -> str:
+        role, _, number = client.partition(":")
+        there = {"publisher": self.publishers, "consumer": self.consumers}.get(role)
+        if there is None or not number.isdecimal() or str(int(number)) != number:
+            return f"{client!r} is no client; write it as publisher:0 or consumer:0"
+        if int(number) >= there:
+            return f"{client} is not there: the workload has {there} {role}s, from {role}:0 on"
+        if role == "consumer" and int(number) in self.late_consumers:
+            return f"{client} connects when the drain begins (consume: at_drain), after all faults"
+        return ""
+
+    def emptying_problem(self, queue: str) -> str:
+        if self.exclusive:
+            return "only the consumers that own exclusive queues may act on them; take another step"
+        if self.dead_letters is not None and queue in self.dead_letters.taking(self.services):
+            text = f"{queue} takes dead letters: those that the step drops would count as lost by brokers"
+            return f"{text}; take a queue that publishers publish to"
+        return self.queue_problem(queue)
+
+    @property
     def owned(self) -> bool:
         """Return whether the one consumer of each queue declares it when it connects."""
         return self.exclusive or self.redeclare
 
     @property
     def queue_names(self) -> list[str]:
-        """Return the names of all queues, in index order."""
         if self.services:
             return [name for service in self.services for name in service.queue_names]
         return [self.queue_pattern.replace("%d", str(number)) for number in range(1, self.queues + 1)]
@@ -115,7 +153,6 @@ class WorkloadFields(BackgroundPart, ConsumerPart, PublisherPart, QueuePart):
 
     @property
     def variation_s(self) -> float:
-        """Return the time until the plain values apply again, in seconds."""
         processing_s = (sum(step.for_s for step in group.variable_processing) for group in self.groups)
         return max([sum(step.for_s for step in self.variable_rate), *processing_s])
 

@@ -90,7 +90,7 @@ def test_sane_file() -> None:
 def test_order_may_be_demanded_of_shared_queues() -> None:
     plain = changed(("workload", "consumers"), 5)
     plain["invariants"]["order"] = {"shared_queues": "judged"}
-    assert fault_file.parse(yaml.safe_dump(plain)).workload.consumers == 5
+    assert fault_file.parse(yaml.safe_dump(plain)).generated.consumers == 5
 
 
 def test_it_is_told_how_to_demand_order_of_one_active_consumer_after_another(message: Messages) -> None:

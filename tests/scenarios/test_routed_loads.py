@@ -61,7 +61,7 @@ def test_brokers_are_given_the_plugin_that_a_load_uses() -> None:
     scenario = fault_file.parse(stated())
     assert scenario.equipment.plugins == {HASH_PLUGIN}
     assert f"plugin {HASH_PLUGIN}" in scenario.needs
-    assert (scenario.workload.queues, scenario.workload.consumers) == (3, 3)
+    assert (scenario.generated.queues, scenario.generated.consumers) == (3, 3)
 
 
 @pytest.mark.parametrize(
@@ -96,5 +96,5 @@ def test_what_could_only_end_unknown_is_refused(changes: Any, parts: tuple[str, 
 def test_an_example_is_a_scenario(name: str) -> None:
     path = ROOT / "faults" / "examples" / f"{name}.fault.yaml"
     scenario = fault_file.load(path)
-    assert scenario.workload.routing is not None
+    assert scenario.generated.routing is not None
     assert fault_file.parse(fault_file.dump(scenario)) == scenario

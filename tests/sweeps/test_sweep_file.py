@@ -68,8 +68,8 @@ def test_topologies_steps_and_lines_of_the_configuration_vary_too(tmp_path: Path
 def test_the_base_may_be_a_fault_file_and_may_name_a_preset(tmp_path: Path) -> None:
     (tmp_path / "base.fault.yaml").write_text(yaml.safe_dump({**BASE, "workload": {"preset": "flow_control_1"}}))
     sweep = loaded(tmp_path, with_changes((("base",), "base.fault.yaml")))
-    assert [cell.scenario.workload.in_flight for cell in sweep.cells] == [1, 1, 10, 10, 100, 100]
-    assert len({cell.scenario.workload.publishers for cell in sweep.cells}) == 1
+    assert [cell.scenario.generated.in_flight for cell in sweep.cells] == [1, 1, 10, 10, 100, 100]
+    assert len({cell.scenario.generated.publishers for cell in sweep.cells}) == 1
 
 
 def test_cells_are_left_out_or_kept_for_larger_machines(tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ def test_what_is_demanded_must_be_there(message: Messages) -> None:
 
 
 def test_dead_letters_may_have_several_consumers_beside_order() -> None:
-    assert parse(FILE % ", dead_letters: {to: failed, reject_one_in: 2}").workload.consumers == 3
+    assert parse(FILE % ", dead_letters: {to: failed, reject_one_in: 2}").generated.consumers == 3
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ def stated(workload: dict[str, Any]) -> str:
 
 
 def played(workload: dict[str, Any]) -> Workload:
-    return fault_file.parse(stated(workload)).workload
+    return fault_file.parse(stated(workload)).generated
 
 
 def refused(workload: dict[str, Any]) -> str:

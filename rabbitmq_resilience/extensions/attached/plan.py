@@ -41,7 +41,7 @@ def plan(scenario: Scenario, file: Path) -> Iterator[str]:
     yield f"  lasts {_length(scenario)}"
 
 
-def _load(load: Workload, where: str) -> str:
+def _load(load: Workload | ApplicationWorkload, where: str) -> str:
     if isinstance(load, ApplicationWorkload):
         return f"the programs {', '.join(map(str, load.processes))} in {where}"
     queues = f"{load.queues} {load.queue_type} queue{'s' if load.queues != 1 else ''}"

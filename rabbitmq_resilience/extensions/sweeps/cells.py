@@ -12,7 +12,7 @@ from typing import Any
 from rabbitmq_resilience.extensions.sweeps.sweep_model import Axis, SweepSpec
 from rabbitmq_resilience.model.yaml_files import Location
 from rabbitmq_resilience.scenario.model import Scenario
-from rabbitmq_resilience.workload.application_model import ApplicationWorkload
+from rabbitmq_resilience.workload.workload_model import Workload
 
 
 @dataclass(frozen=True)
@@ -141,6 +141,6 @@ def cluster_of(cell: Cell) -> str:
 
 
 def not_measured(cells: Sequence[Cell]) -> Iterator[tuple[Location, str]]:
-    """Yield a problem if the load of a cell is an application, whose rates nothing sets."""
-    if any(isinstance(cell.scenario.workload, ApplicationWorkload) for cell in cells):
+    """Yield a problem if the load of a cell is not generated, as nothing sets its rates."""
+    if any(not isinstance(cell.scenario.workload, Workload) for cell in cells):
         yield ("base",), "a sweep measures a generated load; play an application by itself"

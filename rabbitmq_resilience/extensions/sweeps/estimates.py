@@ -6,7 +6,8 @@ from collections.abc import Collection
 
 from rabbitmq_resilience.extensions.sweeps import perf_test_runs
 from rabbitmq_resilience.extensions.sweeps.cells import Cell, cluster_of
-from rabbitmq_resilience.runner.run import DRAIN_IDLE_S, NUMBERS_SETTLE_S
+from rabbitmq_resilience.runner.load_kinds import NUMBERS_SETTLE_S
+from rabbitmq_resilience.runner.run import DRAIN_IDLE_S
 from rabbitmq_resilience.scenario.model import Scenario
 
 #: What a run takes in addition to its phases: to drain and to judge, and for metrics to begin and to settle.
@@ -22,7 +23,7 @@ FORMING_S, FORMING_NODE_S = 2.0, 3.0
 
 def expected_s(scenario: Scenario) -> float:
     """Return about how long a run takes on a cluster that is formed, in seconds."""
-    load, interval_s = scenario.workload, scenario.topology.statistics_interval_s or 0
+    load, interval_s = scenario.generated, scenario.topology.statistics_interval_s or 0
     delay_of = scenario.topology.delay_of
     bindings = len(load.routing.bound(load.queue_names)) if load.routing is not None else 0
     trip_s = max((delay.round_trip_s for link in scenario.topology.links if (delay := delay_of(link))), default=0.0)

@@ -41,7 +41,7 @@ def refused(scenario: Scenario) -> str:
     """Return why PerfTest cannot be played with the load of ``scenario``; empty if it can."""
     if scenario.schedule:
         return "schedule: PerfTest is played without faults only; leave out the steps, or the measures of PerfTest"
-    return next(iter(problems(scenario.workload)), "")
+    return next(iter(problems(scenario.generated)), "")
 
 
 def play_perf_test(cluster: Endpoints, scenario: Scenario) -> list[Window]:
@@ -50,13 +50,13 @@ def play_perf_test(cluster: Endpoints, scenario: Scenario) -> list[Window]:
     Raise ToolMissingError if there is no PerfTest, PerfTestFailed if it reported too few windows, and whatever
     declaring queues may raise."""
     command, count = find_perf_test(), windows_of(scenario)
-    declare(cluster, scenario.workload, vhost=VHOST)
+    declare(cluster, scenario.generated, vhost=VHOST)
     try:
-        establish(cluster, scenario.workload, vhost=VHOST)
+        establish(cluster, scenario.generated, vhost=VHOST)
         with tempfile.TemporaryDirectory() as folder:
             csv_file = Path(folder) / "perf-test.csv"
             said = options(
-                scenario.workload,
+                scenario.generated,
                 addresses(cluster),
                 vhost=VHOST,
                 access=cluster.access,

@@ -62,7 +62,7 @@ class Sweep:
     @property
     def is_paced(self) -> bool:
         """Return whether a load states a rate, which its publishers then do not exceed."""
-        return any(cell.scenario.workload.rate_per_s is not None for cell in self.cells)
+        return any(cell.scenario.generated.rate_per_s is not None for cell in self.cells)
 
     @property
     def digest(self) -> str:
@@ -317,7 +317,7 @@ def _money_problems(spec: SweepSpec, cells: list[Cell]) -> Iterator[tuple[Locati
 def _mislabelled(capacity: Capacity, cells: list[Cell]) -> Iterator[tuple[Location, str]]:
     """Yield a problem for each cell whose label differs from the number of nodes or queues that is played."""
     for cell in cells:
-        played = {capacity.nodes: len(cell.scenario.topology.nodes), capacity.queues: cell.scenario.workload.queues}
+        played = {capacity.nodes: len(cell.scenario.topology.nodes), capacity.queues: cell.scenario.generated.queues}
         for axis, number in played.items():
             stated = cell.labels.get(axis or "")
             if stated is not None and number_of(stated) != number:

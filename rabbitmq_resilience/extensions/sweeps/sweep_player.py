@@ -203,7 +203,7 @@ class SweepInPlay:
     ) -> None:
         played = run_line.played(result, scenario=request.node.nodeid)
         history = recorded_history(result.run, scenario)
-        awaited = scenario.workload.confirms == "awaited"
+        awaited = scenario.generated.confirms == "awaited"
         seen = JudgedRun(history, self._sweep.spec.over, played, result.document, windows, awaited)
         status, why = status_of(seen)
         values = measured(seen, self._sweep.spec.measures) if status == "measured" else {}

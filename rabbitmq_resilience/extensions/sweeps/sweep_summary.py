@@ -89,7 +89,7 @@ def rows(results: Results, sweep: Sweep) -> list[CellRow]:
 
 
 def _stated_rate(cell: Cell) -> tuple[object, ...]:
-    load = cell.scenario.workload
+    load = cell.scenario.generated
     return load.rate_per_s, load.variable_rate
 
 
