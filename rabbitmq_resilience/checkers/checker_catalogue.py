@@ -75,9 +75,6 @@ OURS: Mapping[str, type[InvariantSpec]] = {
     "settled": Settled,
 }
 
-#: What is judged of the user's own application alone.
-OF_APPLICATIONS = frozenset({"stays_up", "reconnects", "consumers", "settled"})
-
 INVARIANTS: Mapping[str, type[InvariantSpec]] = merged(OURS, "invariants", base=InvariantSpec)
 
 ASSUMPTIONS: Mapping[str, Assumption] = {

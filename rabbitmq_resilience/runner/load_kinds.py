@@ -19,11 +19,12 @@ from rabbitmq_resilience.sut.broker.management import ApiError, ApiUnreachable
 from rabbitmq_resilience.sut.protocol import Cluster
 from rabbitmq_resilience.tools.waiting import wait_until
 from rabbitmq_resilience.workload import running_workload as workloads
-from rabbitmq_resilience.workload.application_model import APPLICATION, GENERATED, ApplicationWorkload
+from rabbitmq_resilience.workload.application_model import ApplicationWorkload
 from rabbitmq_resilience.workload.application_queues import ApplicationQueues, read_queues
 from rabbitmq_resilience.workload.client_addresses import addresses, proxied_addresses
 from rabbitmq_resilience.workload.declarations import declaring, read_metadata
 from rabbitmq_resilience.workload.exchanges import establish
+from rabbitmq_resilience.workload.kinds import APPLICATION, GENERATED
 from rabbitmq_resilience.workload.queues import QueuePlace, declare, declared_by_consumers, insist
 from rabbitmq_resilience.workload.running_application import RunningApplication
 from rabbitmq_resilience.workload.running_workload import RunningWorkload

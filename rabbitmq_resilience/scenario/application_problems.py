@@ -5,24 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from rabbitmq_resilience.checkers.checker_catalogue import INVARIANTS
 from rabbitmq_resilience.model.yaml_files import Location
 from rabbitmq_resilience.scenario.model import Scenario
 from rabbitmq_resilience.workload.application_model import ApplicationWorkload, missing_programs
 
-#: What cannot be judged of an application: it needs to know how messages are made, or that each process has one
-#: channel.
-_OF_GENERATED = frozenset({"order", "metadata", "dead_letters", "single_active_consumer", "flow", "held_back"})
-
 
 def application_problems(scenario: Scenario, driver: str | None) -> Iterator[tuple[Location, str]]:
-    """Yield what is demanded of an application and cannot be judged, or the other way round; and programs that are not
-    there, unless the scenario was played already (``driver`` is None)."""
+    """Yield a topology that a tap cannot stand in front of; and programs that are not there, unless the scenario was
+    played already (``driver`` is None)."""
     workload = scenario.workload
     assert isinstance(workload, ApplicationWorkload)
-    for name in sorted(_OF_GENERATED & scenario.chosen_invariants.keys()):
-        known = ", ".join(known for known in INVARIANTS if known not in _OF_GENERATED)
-        yield ("invariants", name), f"{name} cannot be judged of an application; there are {known}"
     if scenario.topology.balancers:
         text = "a tap leads to one broker, and a balancer chooses it; take a topology without them"
         yield ("topology", "balancers"), text

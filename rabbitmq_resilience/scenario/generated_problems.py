@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Sequence
 
-from rabbitmq_resilience.checkers.checker_catalogue import OF_APPLICATIONS
 from rabbitmq_resilience.checkers.latency_bound import LatencyBound, LatencyBounds
 from rabbitmq_resilience.checkers.order import Order
 from rabbitmq_resilience.model.links import ANY_CLIENT, Link
@@ -23,9 +22,6 @@ from rabbitmq_resilience.workload.workload_model import Workload
 
 def generated_problems(scenario: Scenario, driver: str | None) -> Iterator[tuple[Location, str]]:
     """Yield a load that does not fit the topology, the phases, this machine or what is demanded of it."""
-    for name in sorted(OF_APPLICATIONS & scenario.chosen_invariants.keys()):
-        text = f"{name} is judged of the user's own program; write workload: {{kind: application, ...}}"
-        yield ("invariants", name), text
     if scenario.topology.client_tls:
         text = "TLS of clients ends at the tap, which only the user's own program has; leave it out, or write"
         yield ("topology", "client_tls"), f"{text} workload: {{kind: application, ...}}"
@@ -192,8 +188,10 @@ def _load_problems(scenario: Scenario) -> Iterator[tuple[Location, str]]:
 
 
 def placement_problems(scenario: Scenario) -> Iterator[tuple[Location, str]]:
-    """Yield queues that the topology has no place for."""
-    topology, workload = scenario.topology, scenario.generated
+    """Yield queues that the topology has no place for. Other kinds of load place none."""
+    topology, workload = scenario.topology, scenario.workload
+    if not isinstance(workload, Workload):
+        return
     size = len(topology.nodes)
     for i, target in enumerate(workload.leaders_on):
         try:

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
     BeforeValidator,
-    Discriminator,
     Field,
     PlainSerializer,
-    Tag,
     ValidationInfo,
     create_model,
     model_validator,
@@ -33,7 +31,7 @@ from rabbitmq_resilience.nemesis.former_faults import with_present_steps
 from rabbitmq_resilience.nemesis.scheduled_fault import LASTS_S_MAX, TICKS_NOT_KNOWN_S, ends_by_s
 from rabbitmq_resilience.scenario.expectations import VALID_EXPECTED, Expectation, VersionRange, is_within
 from rabbitmq_resilience.sut.broker.plugins import PLUGIN
-from rabbitmq_resilience.workload.application_model import APPLICATION, GENERATED, ApplicationWorkload, kind_of
+from rabbitmq_resilience.workload.kinds import AnyWorkload
 from rabbitmq_resilience.workload.workload_model import Workload
 
 #: How long the load goes on after recovery if no invariant needs more.
@@ -66,11 +64,6 @@ else:
     Invariants = create_model(
         "Invariants", __base__=Spec, **{name: (checker | None, None) for name, checker in INVARIANTS.items()}
     )
-
-
-AnyWorkload = Annotated[
-    Annotated[Workload, Tag(GENERATED)] | Annotated[ApplicationWorkload, Tag(APPLICATION)], Discriminator(kind_of)
-]
 
 
 def _named_topology(value: Any, info: ValidationInfo) -> Any:
@@ -123,9 +116,7 @@ class Scenario(Spec):
     @property
     def chosen_invariants(self) -> Mapping[str, InvariantSpec]:
         stated = {name: value for name in INVARIANTS if (value := getattr(self.invariants, name)) is not None}
-        if isinstance(self.workload, ApplicationWorkload):
-            return {"stays_up": INVARIANTS["stays_up"](), **stated}
-        return stated
+        return {**{name: INVARIANTS[name]() for name in self.workload.always_judged}, **stated}
 
     @property
     def rule_files(self) -> tuple[Path, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from rabbitmq_resilience.checkers.checker_catalogue import INVARIANTS
 from rabbitmq_resilience.checkers.verdict import Verdict
@@ -17,15 +17,20 @@ from rabbitmq_resilience.scenario.model import Scenario
 from rabbitmq_resilience.sut.broker.configuration import is_in_owned_family
 from rabbitmq_resilience.sut.drivers import DRIVERS, FORMING
 from rabbitmq_resilience.tools.locations import OPTION
-from rabbitmq_resilience.workload.workload_model import Workload
+from rabbitmq_resilience.workload.kinds import APPLICATION, GENERATED, not_judged_of
+
+#: What finds the problems of a load, by its kind.
+PROBLEMS_OF: Mapping[str, Callable[[Scenario, str | None], Iterator[tuple[Location, str]]]] = {
+    GENERATED: generated_problems,
+    APPLICATION: application_problems,
+}
 
 
 def problems(scenario: Scenario, driver: str | None) -> Iterator[tuple[Location, str]]:
     """Yield what types cannot check: targets against the topology, steps against each other, the phases and the driver.
     ``driver`` is None if the scenario was played already. Then its record shows what could be seen."""
     topology, queues = scenario.topology, scenario.queue_names
-    generated = isinstance(scenario.workload, Workload)
-    yield from (generated_problems if generated else application_problems)(scenario, driver)
+    yield from PROBLEMS_OF[scenario.workload.kind](scenario, driver)
     yield from _setting_problems(scenario)
     yield from _balancer_problems(scenario, driver)
     yield from _size_problems(scenario, driver)
@@ -45,7 +50,7 @@ def problems(scenario: Scenario, driver: str | None) -> Iterator[tuple[Location,
                 f"the step ends at {step.ends_s or step.for_s:g} s, past the end of the schedule (phases.chaos_s is "
                 f"{scenario.phases.chaos_s:g}); end it earlier, or make chaos_s longer",
             )
-    if driver is not None and not (generated and any(True for _ in placement_problems(scenario))):
+    if driver is not None and not any(True for _ in placement_problems(scenario)):
         yield from combination_problems(scenario)
     yield from _verdict_problems(scenario)
     if driver is not None:
@@ -68,6 +73,11 @@ def _verdict_problems(scenario: Scenario) -> Iterator[tuple[Location, str]]:
     """Yield what could only end UNKNOWN, or not as expected."""
     if not scenario.chosen_invariants:
         yield ("invariants",), f"nothing is demanded, so nothing could be judged; there are {', '.join(INVARIANTS)}"
+    kind = scenario.workload.kind
+    for name, kinds in not_judged_of(scenario.workload).items():
+        if name in scenario.chosen_invariants:
+            text = f"{name} is not judged of kind: {kind}; leave it out, or write kind: {' or '.join(kinds)}"
+            yield ("invariants", name), text
     measured = [name for name, chosen in scenario.chosen_invariants.items() if chosen.needs_metrics]
     if measured and not scenario.metrics:
         text = f"{' and '.join(measured)} cannot be judged without the metrics of the brokers"

@@ -26,8 +26,7 @@ from rabbitmq_resilience.scenario.named_files import missing_files, with_whole_p
 from rabbitmq_resilience.scenario.problems import problems
 from rabbitmq_resilience.scenario.rules import rule_problems
 from rabbitmq_resilience.workload import presets
-from rabbitmq_resilience.workload.application_model import APPLICATION, GENERATED, ApplicationWorkload
-from rabbitmq_resilience.workload.workload_model import Workload
+from rabbitmq_resilience.workload.kinds import GENERATED, KINDS
 
 
 class FaultFileError(FileRefusedError):
@@ -121,6 +120,6 @@ def _fields_at(loc: Location) -> tuple[str, ...]:
     return (*presets.FIELDS, *fields) if loc == ("workload", GENERATED) else fields
 
 
-_BRANCHES: Mapping[str, type[BaseModel]] = {**FAULTS, GENERATED: Workload, APPLICATION: ApplicationWorkload}
+_BRANCHES: Mapping[str, type[BaseModel]] = {**FAULTS, **KINDS}
 
-KIND = FileKind("fault file", _fields_at, (*FAULTS, GENERATED, APPLICATION), "fault")
+KIND = FileKind("fault file", _fields_at, (*FAULTS, *KINDS), "fault")

@@ -27,10 +27,6 @@ PROCESSES_MAX = 50
 _VARIABLE = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 
 
-APPLICATION = "application"
-GENERATED = "confirmed_publish"
-
-
 def _checked(names: Mapping[str, str]) -> Mapping[str, str]:
     for name in names:
         if not _VARIABLE.fullmatch(name):
@@ -128,6 +124,9 @@ class ApplicationWorkload(WorkloadBase):
 
     model_config = ConfigDict(title="application")
 
+    own_invariants = frozenset({"stays_up", "reconnects", "consumers", "settled"})
+    always_judged = ("stays_up",)
+
     kind: Literal["application"]
     processes: Annotated[
         tuple[ApplicationProcess, ...], AfterValidator(_some), Field(json_schema_extra={"minItems": 1})
@@ -167,12 +166,6 @@ class ApplicationWorkload(WorkloadBase):
     @property
     def clients(self) -> list[str]:
         return [f"{ROLE}:{name}" for name in self.instances]
-
-
-def kind_of(value: Any) -> str:
-    """Return the tag of a workload's kind: for a mapping of a file, or for a workload."""
-    kind = value.get("kind") if isinstance(value, dict) else getattr(value, "kind", None)
-    return APPLICATION if kind == APPLICATION else GENERATED
 
 
 def missing_programs(workload: ApplicationWorkload, folder: Path) -> Iterator[tuple[int, str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 from rabbitmq_resilience.model.base import Spec
 
@@ -14,7 +14,15 @@ HEARTBEAT_S = 4
 
 
 class WorkloadBase(Spec):
-    """The fields and questions of a load of any kind. ``queue_type``: the type of its queues."""
+    """The fields and questions of a load of any kind. ``queue_type``: the type of its queues.
+
+    - ``own_invariants``: names of invariants that are judged only of kinds that have them here. All other invariants
+      are judged of every kind.
+    - ``always_judged``: names of invariants that are judged even if a scenario does not demand them.
+    """
+
+    own_invariants: ClassVar[frozenset[str]] = frozenset()
+    always_judged: ClassVar[tuple[str, ...]] = ()
 
     kind: str
     queue_type: Literal["quorum", "mirrored", "classic"] = "quorum"

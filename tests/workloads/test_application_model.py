@@ -10,12 +10,16 @@ from typing import Any
 import pytest
 import yaml
 
+from rabbitmq_resilience.checkers.checker_catalogue import INVARIANTS
 from rabbitmq_resilience.model.access import Access, Endpoint
+from rabbitmq_resilience.runner import load_kinds
 from rabbitmq_resilience.scenario import fault_file
 from rabbitmq_resilience.scenario.fault_file import FaultFileError
 from rabbitmq_resilience.scenario.model import Scenario
+from rabbitmq_resilience.scenario.problems import PROBLEMS_OF
 from rabbitmq_resilience.workload.application_model import ApplicationWorkload, Variables, missing_programs
 from rabbitmq_resilience.workload.application_processes import environment_of
+from rabbitmq_resilience.workload.kinds import KINDS
 from tests.messages import Messages
 
 WEB = {"name": "web", "command": ["{python}", "web.py"]}
@@ -171,3 +175,9 @@ def test_a_name_means_a_process_or_all_copies_of_a_program() -> None:
     assert workload.meant("web") == ("web-0", "web-1")
     assert workload.meant("web-1") == ("web-1",)
     assert workload.meant("web-2") == ()
+
+
+def test_each_kind_has_its_part_in_every_room_and_names_invariants_that_there_are() -> None:
+    assert load_kinds.KINDS.keys() == PROBLEMS_OF.keys() == KINDS.keys()
+    named = {name for kind in KINDS.values() for name in (*kind.own_invariants, *kind.always_judged)}
+    assert named <= INVARIANTS.keys()
