@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from pydantic import Field
 
-from rabbitmq_resilience.checkers.application_connections import ConnectionLife, connections_of, doing, is_connected
+from rabbitmq_resilience.checkers.application_connections import connections_of, doing, is_connected
 from rabbitmq_resilience.checkers.units import counted, seconds
 from rabbitmq_resilience.checkers.verdict import (
     EXAMPLES_MAX,
@@ -22,6 +22,7 @@ from rabbitmq_resilience.checkers.verdict import (
     Verdict,
 )
 from rabbitmq_resilience.history.events import ApplicationUseEvent
+from rabbitmq_resilience.history.wire_connections import ConnectionLife
 
 #: A process whose pauses in the steady phase are longer than this part of it publishes seldom: its next message may be
 #: due later than the record ends.

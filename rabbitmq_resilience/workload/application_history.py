@@ -13,6 +13,7 @@ from rabbitmq_resilience.history.event_log import EventLog
 from rabbitmq_resilience.history.events import ApplicationEvent, WireEvent
 from rabbitmq_resilience.history.history import DELIVERIES, PUBLISHES, Outcome, StreamWriter
 from rabbitmq_resilience.history.routes import Routes
+from rabbitmq_resilience.history.wire_connections import followed
 from rabbitmq_resilience.tap.wire_history import Mode
 from rabbitmq_resilience.workload.application_queues import ApplicationQueues
 from rabbitmq_resilience.workload.application_use import used
@@ -200,12 +201,11 @@ class ApplicationHistory:
 
     def _write_events(self, folder: Path, worker: str, name: str) -> None:
         """Write what happened to the process, and to its connections, as events of a worker."""
-        mine = {number for number, connection in self._messages.connections.items() if connection.process == name}
         found = [(e.t_us, _PROCESS.get(e.event), "", e.detail, e.life) for e in self._own if e.process == name]
-        for event in self._wire:
-            if event.connection in mine and event.what in CONNECTION_EVENTS:
-                node, life = self._messages.connections[event.connection].node, self._life_at(name, event.t_us)
-                found.append((event.t_us, CONNECTION_EVENTS[event.what], node, "", life))
+        for connection in followed(self._wire):
+            if connection.process == name:
+                changes = connection.changes
+                found += [(t_us, what, connection.node, "", self._life_at(name, t_us)) for t_us, what in changes]
         with EventLog(folder / f"{worker}.jsonl") as log:
             for t_us, what, node, detail, life in sorted(found, key=lambda each: each[0]):
                 if what is not None:
@@ -226,7 +226,6 @@ class ApplicationHistory:
 
 #: The events of workers for those of processes: one that ended by itself was not killed by a step.
 _PROCESS = {"started": "started", "ended": "stopped", "stopped": "stopped", "killed": "killed", "hung": "killed"}
-CONNECTION_EVENTS = {name: name for name in ("connected", "blocked", "unblocked")} | {"closed": "connection_lost"}
 
 
 def _write(path: Path, schema: Any, rows: Iterable[tuple[Any, ...]]) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 
 from rabbitmq_resilience.history.events import ApplicationEvent, WireEvent, WorkerEvent
 from rabbitmq_resilience.history.history import Outcome, now_us
+from rabbitmq_resilience.history.wire_connections import followed
 from rabbitmq_resilience.model.access import Endpoint
 from rabbitmq_resilience.sut.machine.port_claims import LOOPBACK
 from rabbitmq_resilience.sut.protocol import Cluster
@@ -21,7 +22,7 @@ from rabbitmq_resilience.tap.wire_history import Mode
 from rabbitmq_resilience.tools.closing import Closing
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 from rabbitmq_resilience.workload.application_advice import advised, unjudged
-from rabbitmq_resilience.workload.application_history import CONNECTION_EVENTS, Application, ApplicationHistory
+from rabbitmq_resilience.workload.application_history import Application, ApplicationHistory
 from rabbitmq_resilience.workload.application_model import ROLE, ApplicationWorkload
 from rabbitmq_resilience.workload.application_processes import ApplicationInstance, end_all, environment_of
 from rabbitmq_resilience.workload.application_queues import ApplicationQueues, declared
@@ -114,17 +115,15 @@ class RunningApplication(Closing):
 
     def client_events(self, name: str) -> list[WorkerEvent]:
         """Return what happened to the connections of a process so far."""
-        process = name.removeprefix(f"{ROLE}-")
-        opened: dict[int, str] = {}
-        found = []
         with self._lock:
-            events = list(self._messages.events())
-        for event in events:
-            if event.what == "opened" and event.fields["process"] == process:
-                opened[event.connection] = event.fields["node"]
-            elif event.connection in opened and (what := CONNECTION_EVENTS.get(event.what)):
-                found.append(WorkerEvent(t_us=event.t_us, worker=name, event=what, node=opened[event.connection]))
-        return found
+            connections = followed(self._messages.events())
+        found = [
+            WorkerEvent(t_us=t_us, worker=name, event=what, node=connection.node)
+            for connection in connections
+            if connection.process == name.removeprefix(f"{ROLE}-")
+            for t_us, what in connection.changes
+        ]
+        return sorted(found, key=lambda event: event.t_us)
 
     def progress(self) -> Progress:
         with self._lock:

@@ -34,7 +34,7 @@ def test_a_process_connects_consumes_and_is_gone() -> None:
         opened(2, 1),
         wire(3, "connected"),
         wire(4, "consuming", channel=1, consumer="tag", queue="q"),
-        wire(8, "channel_closed", channel=1, by="broker"),
+        wire(8, "channel_closed", channel=1, by="client"),
         wire(9, "closed"),
         process(12, "ended"),
     )
@@ -53,10 +53,10 @@ def test_another_connection_keeps_it_connected_and_a_block_shows() -> None:
         process(1, "started"),
         *(opened(1, number) for number in (1, 2)),
         *(wire(2, "connected", connection=number) for number in (1, 2)),
-        wire(4, "lost", connection=1),
-        wire(6, "blocked", connection=2),
+        wire(4, "lost", connection=1, by="broker"),
+        wire(6, "blocked", connection=2, detail="memory"),
         wire(7, "unblocked", connection=2),
-        wire(9, "lost", connection=2),
+        wire(9, "lost", connection=2, by="broker"),
     )
     assert found == [
         (1, 2, "reconnecting"),

@@ -221,7 +221,7 @@ def test_queues_that_were_not_listed_are_named_and_those_that_pass_are_not(tmp_p
     wire: list[Wire] = [(50, 0, "queue_declared", {"queue": name, **fields}) for name, fields in declared.items()]
     wire.append((60, 0, "queue_deleted", {"queue": "gone"}))
     for queue in (*declared, "other", "amq.rabbitmq.reply-to"):
-        wire.append((55, 2, "consuming", {"queue": queue, "prefetch": 1, "automatic": False}))
+        wire.append((55, 2, "consuming", {"queue": queue, "consumer": queue, "prefetch": 1, "automatic": False}))
     found = written(tmp_path, publish(100), confirm(110), deliver(120), wire=wire).declared_later
     assert found == ["later", "other"]
     assert list(unjudged(found)) == [
