@@ -3,42 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, ClassVar
 
-from pydantic import Field
-
+from rabbitmq_resilience.checkers.after_healing import AfterHealing
 from rabbitmq_resilience.checkers.application_connections import connections_of, consumers_at, least_consumers
 from rabbitmq_resilience.checkers.facts import Facts
 from rabbitmq_resilience.checkers.units import counted, seconds
-from rabbitmq_resilience.checkers.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
+from rabbitmq_resilience.checkers.verdict import EXAMPLES_MAX, Coverage, Finding, History, Verdict
 from rabbitmq_resilience.history.events import ApplicationUseEvent, WireEvent
 
 
-class ConsumersBack(InvariantSpec):
+class ConsumersBack(AfterHealing):
     """Each queue that had consumers when the faults began has as many again, ``within_s`` after the last healing, and
     keeps them until the drain. If its consumers came and went in the steady phase, the least that it had then counts.
     Queues that go with their consumers do not count. If the drain began earlier than that, a queue without all its
     consumers is UNKNOWN."""
 
-    forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "faults_begun", "watched"})
-
-    within_s: Annotated[float, Field(gt=0)] = 60.0
-
-    @property
-    def settled_s(self) -> float:
-        return self.within_s
-
-    def check(self, history: History) -> Finding:
-        facts = history.facts
-        healed_us, phases = facts.last_healed_us, facts.phases
-        if not {"chaos", "drain"} <= phases.keys():
-            return Finding(Verdict.UNKNOWN, "the phases of the run were not recorded")
-        if healed_us is None:
-            return Finding(Verdict.VALID, "there was no fault")
+    def check_after(self, history: History, *, healed_us: int) -> Finding:
+        facts, phases = history.facts, history.facts.phases
         connections = connections_of(facts)
         use = next(facts.of_kind(ApplicationUseEvent), None)
         passing = {*(use.skipped if use is not None else ()), *_passing(facts)}
-        counts = least_consumers(connections, phases.get("steady", phases["chaos"]), phases["chaos"])
+        counts = least_consumers(connections, phases["steady"], phases["chaos"])
         wanted = {queue: count for queue, count in counts.items() if count and queue not in passing}
         if not wanted:
             return Finding(Verdict.UNKNOWN, "no queue had a consumer when the faults began")

@@ -5,12 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, ClassVar
 
 import numpy as np
 import pyarrow as pa
-from pydantic import Field
 
+from rabbitmq_resilience.checkers.after_healing import AfterHealing
 from rabbitmq_resilience.checkers.application_connections import connections_of, doing, is_connected
 from rabbitmq_resilience.checkers.units import counted, seconds
 from rabbitmq_resilience.checkers.verdict import (
@@ -18,7 +17,6 @@ from rabbitmq_resilience.checkers.verdict import (
     Coverage,
     Finding,
     History,
-    InvariantSpec,
     Verdict,
 )
 from rabbitmq_resilience.history.events import ApplicationUseEvent
@@ -53,7 +51,7 @@ class _Moments:
         return max(after - before for before, after in itertools.pairwise(edges))
 
 
-class Reconnects(InvariantSpec):
+class Reconnects(AfterHealing):
     """Each process that published in the steady phase publishes again within ``within_s`` of the last healing, and each
     that consumed gets messages again. A process that has a consumer by then counts as consuming, as there may be
     nothing for it. If the run went on for less than ``within_s`` after the healing, a process that is not back by then
@@ -64,21 +62,9 @@ class Reconnects(InvariantSpec):
     be none; or that has its consumer again and got nothing to answer. Any later message shows that such a process is
     back."""
 
-    forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "faults_begun", "watched"})
-
-    within_s: Annotated[float, Field(gt=0)] = 60.0
-
-    @property
-    def settled_s(self) -> float:
-        return self.within_s
-
-    def check(self, history: History) -> Finding:
+    def check_after(self, history: History, *, healed_us: int) -> Finding:
         facts = history.facts
-        healed_us, span_us = facts.last_healed_us, facts.publishing_us
-        if span_us is None or "chaos" not in facts.phases:
-            return Finding(Verdict.UNKNOWN, "the phases of the run were not recorded")
-        if healed_us is None:
-            return Finding(Verdict.VALID, "there was no fault")
+        drain_us = facts.phases["drain"]
         until_us = healed_us + self.within_s * 1e6
         connections = connections_of(facts)
         parts = list(_parts(history, connections, healed_us=healed_us, until_us=until_us))
@@ -93,7 +79,7 @@ class Reconnects(InvariantSpec):
             "unclear": len(unclear),
         }
         coverage = Coverage(len(parts) - len(unclear), len(parts), "parts")
-        end_us = min(until_us, span_us[1])
+        end_us = min(until_us, drain_us)
         if missing:
             missing.sort(key=lambda part: is_connected(connections, part.process, end_us))
             at = facts.at(end_us)
@@ -102,7 +88,7 @@ class Reconnects(InvariantSpec):
                 for part in missing[:EXAMPLES_MAX]
             )
             summary = f"{examples[0]}, {seconds(end_us - healed_us):g} s after the last fault was healed"
-            short = span_us[1] < until_us
+            short = drain_us < until_us
             return Finding(Verdict.UNKNOWN if short else Verdict.INVALID, summary, numbers, examples, coverage)
         if unclear:
             examples = tuple(f"{part.process} did not {part.verb} again, and {part.unclear}" for part in unclear)
