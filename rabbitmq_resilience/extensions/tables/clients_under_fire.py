@@ -7,41 +7,35 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from rabbitmq_resilience.extensions.tables import TEMPLATES
-from rabbitmq_resilience.extensions.tables.evidence import APPLICATIONS, family, newest_first
-from rabbitmq_resilience.extensions.tables.ledger import read_ledger, runs_of
+from rabbitmq_resilience.extensions.tables.evidence import APPLICATIONS, cells_of, newest_first, not_valid
+from rabbitmq_resilience.extensions.tables.ledger import read_ledger
 from rabbitmq_resilience.extensions.tables.runs import LedgerRun, read_explained
 from rabbitmq_resilience.report.markdown_tables import markdown
 
 #: What happens, and the client with its version, in the title of a scenario.
-_TITLE = re.compile(r"(?P<what>.+?), (?P<client>\S+ [\d.]+)")
+_TITLE = re.compile(r"(.+?), (\S+ [\d.]+)")
 
 
 def clients_under_fire(lines: Iterable[Mapping[str, Any]], explained: Mapping[str, Mapping[str, str]]) -> str:
     """Return the page as Markdown, made of lines of the ledger. ``explained``: why runs did not end as they should."""
-    cells: dict[tuple[str, str, str], list[LedgerRun]] = defaultdict(list)
-    for run in runs_of(lines, explained):
-        title = _TITLE.fullmatch(str(run.verdict["title"]))
-        if title is not None and family(title.string) == APPLICATIONS:
-            cells[title["client"], title["what"], str(run.verdict["broker_version"])].append(run)
+    cells = cells_of(lines, explained, APPLICATIONS, _TITLE)
     versions = newest_first(version for *_, version in cells)
-    whats = list(dict.fromkeys(what for _, what, _ in cells))
-    odd = [run for found in cells.values() for run in found if run.verdict["verdict"] != "VALID"]
+    whats = list(dict.fromkeys(what for what, *_ in cells))
     return markdown(
         TEMPLATES / "clients-under-fire.md.j2",
         columns=[(what, version) for what in whats for version in versions if _played(cells, what, version)],
-        clients=sorted({client for client, *_ in cells}, key=str.lower),
-        cells={key: _cell(found) for key, found in cells.items()},
-        odd=sorted(odd, key=lambda run: run.name),
+        clients=sorted({client for _, client, _ in cells}, key=str.lower),
+        cells={(client, what, version): _cell(found) for (what, client, version), found in cells.items()},
+        odd=not_valid(cells),
     )
 
 
 def _played(cells: Mapping[tuple[str, str, str], object], what: str, version: str) -> bool:
-    return any((other, of) == (what, version) for _, other, of in cells)
+    return any((other, of) == (what, version) for other, _, of in cells)
 
 
 def _cell(runs: list[LedgerRun]) -> str:

@@ -46,6 +46,27 @@ def family(title: str) -> str:
     return next((name for name, titles in FAMILIES.items() if re.search(titles, title)), OTHER)
 
 
+def cells_of(
+    lines: Iterable[Mapping[str, Any]], explained: Mapping[str, Mapping[str, str]], name: str, title: re.Pattern[str]
+) -> dict[tuple[str, str, str], list[LedgerRun]]:
+    """Return the runs of the family ``name``: by what the two groups of ``title`` find in their title, and by version.
+
+    ``lines`` are those of the ledger. ``explained``: why runs did not end as they should."""
+    cells: dict[tuple[str, str, str], list[LedgerRun]] = defaultdict(list)
+    for run in runs_of(lines, explained):
+        found = title.fullmatch(str(run.verdict["title"]))
+        if found is not None and family(found.string) == name:
+            first, second = found.groups()
+            cells[first, second, str(run.verdict["broker_version"])].append(run)
+    return cells
+
+
+def not_valid(cells: Mapping[Any, Sequence[LedgerRun]]) -> list[LedgerRun]:
+    """Return the runs of all cells that are not VALID, by their names."""
+    runs = (run for found in cells.values() for run in found)
+    return sorted((run for run in runs if run.verdict["verdict"] != "VALID"), key=lambda run: run.name)
+
+
 def evidence(lines: Iterable[Mapping[str, Any]], explained: Mapping[str, Mapping[str, str]]) -> str:
     """Return the page as Markdown, made of lines of the ledger: the newest version first."""
     runs = runs_of(lines, explained)

@@ -7,38 +7,33 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from rabbitmq_resilience.extensions.tables import TEMPLATES
-from rabbitmq_resilience.extensions.tables.evidence import POWER, family, newest_first
-from rabbitmq_resilience.extensions.tables.ledger import read_ledger, runs_of
+from rabbitmq_resilience.extensions.tables.evidence import POWER, cells_of, newest_first, not_valid
+from rabbitmq_resilience.extensions.tables.ledger import read_ledger
 from rabbitmq_resilience.extensions.tables.runs import Counts, LedgerRun, read_explained
 from rabbitmq_resilience.report.markdown_tables import markdown
 
 #: The name of a scenario, and its queue type, in its title; topology and partition handling are between them.
-_TITLE = re.compile(r"(?P<name>.+?), [a-z_]+, [a-z_]+, (?P<kind>[a-z]+)")
+_TITLE = re.compile(r"(.+?), [a-z_]+, [a-z_]+, ([a-z]+)")
 _LOST = re.compile(r"(?P<confirmed>\d+) messages? (?:was|were) confirmed; (?P<lost>\d+) of them never arrived")
 
 
 def power(lines: Iterable[Mapping[str, Any]], explained: Mapping[str, Mapping[str, str]]) -> str:
     """Return the page as Markdown, made of lines of the ledger. ``explained``: why runs did not end as they should."""
-    cells: dict[tuple[str, str, str], list[LedgerRun]] = defaultdict(list)
-    for run in runs_of(lines, explained):
-        title = _TITLE.fullmatch(str(run.verdict["title"]))
-        if title is not None and family(title.string) == POWER:
-            cells[title["name"], str(run.verdict["broker_version"]), title["kind"]].append(run)
+    found_cells = cells_of(lines, explained, POWER, _TITLE)
+    cells = {(name, version, kind): found for (name, kind, version), found in found_cells.items()}
     versions = newest_first(version for _, version, _ in cells)
     kinds = {version: sorted({kind for _, other, kind in cells if other == version}) for version in versions}
-    odd = [run for found in cells.values() for run in found if run.verdict["verdict"] != "VALID"]
     return markdown(
         TEMPLATES / "power.md.j2",
         columns=[(version, kind) for version in versions for kind in kinds[version]],
         names=sorted({name for name, _, _ in cells}),
         cells={key: Counts.of(found) for key, found in cells.items()},
         losses={key: lost for key, found in cells.items() if (lost := losses(found))},
-        odd=sorted(odd, key=lambda run: run.name),
+        odd=not_valid(cells),
     )
 
 
