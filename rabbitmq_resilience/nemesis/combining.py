@@ -51,8 +51,10 @@ class Combination:
         apart = self._never_together(i, j)
         for k, m in ((i, j), (j, i)):
             if unseen := self._footprints[m].files & self._footprints[k].node_options.disks.keys():
-                text = f"step {self.numbers[k]} gives {min(unseen)} a disk of its own, whose files step"
-                yield self._at(j, f"{text} {self.numbers[m]} cannot reach; let them act on different nodes")
+                given = f"step {self.numbers[k]} gives {min(unseen)} a disk of its own"
+                yield self._at(
+                    j, f"{given}, whose files step {self.numbers[m]} cannot reach; let them act on different nodes"
+                )
         if text := _packet_collision(one, other, apart=apart) or _packet_collision(other, one, apart=apart):
             yield self._at(j, f"step {number} {text}")
         if apart:
