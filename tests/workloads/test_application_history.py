@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import pytest
 
 from rabbitmq_resilience.history.event_log import EventLog
-from rabbitmq_resilience.history.events import ApplicationEvent
+from rabbitmq_resilience.history.events import ApplicationEvent, WireEvent
 from rabbitmq_resilience.history.history import DELIVERIES, PUBLISHES, Outcome, StreamReader
 from rabbitmq_resilience.tap.wire_history import EVENTS_FILE, Kind, Mode, Row, WireWriter
 from rabbitmq_resilience.workload.application_advice import unjudged
 from rabbitmq_resilience.workload.application_history import Application, ApplicationHistory
-from rabbitmq_resilience.workload.application_queues import ApplicationQueues, read_queues
+from rabbitmq_resilience.workload.application_queues import ApplicationQueues, declared, read_queues
 from rabbitmq_resilience.workload.matching import Bound, Router
 from rabbitmq_resilience.workload.queues import QueuePlace
 from rabbitmq_resilience.workload.wire_messages import WireMessages
@@ -243,6 +243,28 @@ def test_a_run_without_messages_to_judge_is_converted(tmp_path: Path) -> None:
     found = written(tmp_path, publish(100, place="by_header"))
     assert found.messages == []
     assert found.use["processes"]["web-0"]["publisher"] is None
+
+
+def test_what_programs_declared_to_stay_is_removed_with_a_run() -> None:
+    """Neither what was there before, nor what goes by itself, nor what each virtual host has."""
+    fields: list[dict[str, Any]] = [
+        {"what": "queue", "queue": "mine"},
+        {"what": "queue", "queue": "theirs", "passive": True},
+        {"what": "queue", "queue": "passing", "exclusive": True},
+        {"what": "exchange", "exchange": "post"},
+        {"what": "exchange", "exchange": "theirs", "passive": True},
+        {"what": "exchange", "exchange": "amq.topic"},
+    ]
+    wire = [
+        WireEvent(
+            t_us=1,
+            connection=0,
+            what=f"{one.pop('what')}_declared",
+            fields={"passive": False, "exclusive": False, **one},
+        )
+        for one in fields
+    ]
+    assert declared(wire) == {"queues": {"mine"}, "exchanges": {"post"}}
 
 
 class _Api:
