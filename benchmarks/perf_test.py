@@ -32,12 +32,11 @@ from statistics import median
 from typing import Literal, get_args
 
 import psutil
-from rich.console import Console
-from rich.table import Table
 
 from rabbitmq_resilience.extensions.setup.perf_test import find_perf_test
 from rabbitmq_resilience.model.access import Access
 from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.report.markdown_tables import table
 from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
 from rabbitmq_resilience.tools.distributions import find_broker
 from rabbitmq_resilience.tools.waiting import wait_until
@@ -213,7 +212,9 @@ def compare(
     return results["ours"], results["PerfTest"]
 
 
-def add_rows(table: Table, queues: str, our_side: Sequence[Measured], their_side: Sequence[Measured]) -> Ratios:
+def add_rows(
+    rows: list[Sequence[str]], queues: str, our_side: Sequence[Measured], their_side: Sequence[Measured]
+) -> Ratios:
     """Add rows with the medians of the rounds, and return the medians of the ratios in each round."""
     both = list(zip(our_side, their_side, strict=True))
     ratios = Ratios(
@@ -222,7 +223,7 @@ def add_rows(table: Table, queues: str, our_side: Sequence[Measured], their_side
         median((a.client_us + a.broker_us) / (b.client_us + b.broker_us) for a, b in both),
     )
     for name, side in (("ours, verified", our_side), ("PerfTest", their_side)):
-        table.add_row(
+        row = (
             queues,
             name,
             f"{median(m.confirmed_per_s for m in side):,.0f}",
@@ -234,6 +235,7 @@ def add_rows(table: Table, queues: str, our_side: Sequence[Measured], their_side
             f"{ratios.all_cpu:.2f}" if side is our_side else "",
             " ".join(f"{m.confirmed_per_s:,.0f}" for m in side),
         )
+        rows.append(row)
     return ratios
 
 
@@ -285,20 +287,19 @@ def main() -> int:
     arguments = parse_arguments()
     find_perf_test()  # reports a missing PerfTest before the start
     plan = Plan(arguments.warm_up_s, arguments.measure_s)
-    table = Table(title=f"{arguments.rounds} rounds of {plan.measure_s:g} s, medians")
+    rows: list[Sequence[str]] = []
     columns = ("confirmed/s", "received/s", "client µs", "broker µs", "ratio", "of client CPU", "of all CPU", "rounds")
-    for column in ("queues", "side", *columns):
-        table.add_column(column, justify="left" if column in ("queues", "side") else "right")
     broker = find_broker(arguments.rabbitmq_home)
     within = True
     with LocalCluster.form(Topology(name="perf_test", zones={"a": 1, "b": 1, "c": 1}), broker=broker) as cluster:
         for queue_type, queues in itertools.product(arguments.queue_types, arguments.queues):
             workload = laid_out(arguments, queue_type, queues)
             ratios = add_rows(
-                table, f"{queues} {queue_type}", *compare(cluster, workload, rounds=arguments.rounds, plan=plan)
+                rows, f"{queues} {queue_type}", *compare(cluster, workload, rounds=arguments.rounds, plan=plan)
             )
             within = within and (ratios.within or queue_type != "quorum")
-    Console(width=140).print(table)
+    print(f"{arguments.rounds} rounds of {plan.measure_s:g} s, medians\n")
+    print(table(("queues", "side", *columns), rows, numbers=columns))
     return 0 if within else 1
 
 

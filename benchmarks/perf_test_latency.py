@@ -30,8 +30,6 @@ from typing import get_args
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks.echo_broker import echoing
 from benchmarks.perf_test import Plan, QueueType, let_run, perf_test_command
@@ -45,6 +43,7 @@ from rabbitmq_resilience.history.history import (
     now_us,
 )
 from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.report.markdown_tables import table
 from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
 from rabbitmq_resilience.tools.distributions import find_broker
 from rabbitmq_resilience.workload.client_addresses import addresses
@@ -229,9 +228,9 @@ def laid_out(arguments: argparse.Namespace, queue_type: QueueType, rate_per_s: i
     )
 
 
-def add_rows(table: Table, title: str, found: Mapping[str, Measured]) -> None:
-    for side in SIDES:
-        table.add_row(title, side, *cells(found[side]))
+def rows_of(title: str, found: Mapping[str, Measured]) -> list[Sequence[str]]:
+    """Return a row for each side."""
+    return [(title, side, *cells(found[side])) for side in SIDES]
 
 
 def python_adds_ms(found: Mapping[str, Measured]) -> Sequence[float]:
@@ -259,17 +258,15 @@ def main() -> int:
     arguments = parse_arguments()
     find_perf_test()  # reports a missing PerfTest before the start
     plan = Plan(arguments.warm_up_s, arguments.measure_s)
-    table = Table(title=f"{arguments.rounds} rounds of {plan.measure_s:g} s; latencies in ms")
+    rows: list[Sequence[str]] = []
     columns = ("median", "p99", "highest p99", "median from due", "p99 from due", "median confirm", "p99 confirm")
-    for column in ("queue", "side", *columns):
-        table.add_column(column, justify="right" if column in columns else "left")
     sentences = []
     with echoing() as port:
         echo = Server(Address("echo", "127.0.0.1", port), ECHO_VHOST, dict)
         for rate_per_s in arguments.rates:
             workload = laid_out(arguments, "classic", rate_per_s)
             found = compare(lambda _: echo, workload, rounds=arguments.rounds, plan=plan)
-            add_rows(table, f"echo, {rate_per_s:,}/s", found)
+            rows += rows_of(f"echo, {rate_per_s:,}/s", found)
             middle_ms, high_ms = python_adds_ms(found)
             sentences.append(f"At {rate_per_s:,}/s Python adds {middle_ms:.3f} ms (median) and {high_ms:.3f} ms (p99).")
     broker = find_broker(arguments.rabbitmq_home)
@@ -278,8 +275,9 @@ def main() -> int:
             workload = laid_out(arguments, queue_type, rate_per_s)
             served = partial(on_cluster, cluster, workload)
             found = compare(served, workload, rounds=arguments.rounds, plan=plan)
-            add_rows(table, f"{queue_type}, {rate_per_s:,}/s", found)
-    Console(width=120).print(table, *sentences, sep="\n")
+            rows += rows_of(f"{queue_type}, {rate_per_s:,}/s", found)
+    print(f"{arguments.rounds} rounds of {plan.measure_s:g} s; latencies in ms\n")
+    print(table(("queue", "side", *columns), rows, numbers=columns), "", *sentences, sep="\n")
     return 0
 
 
