@@ -40,7 +40,7 @@ class _Look:
 class LeadersSpread(InvariantSpec):
     """From ``within_s`` after each rebalancing on, no running node leads more queues than its even share, rounded up,
     and ``excess_max``. RabbitMQ promises this (rabbit_amqqueue:rebalance/3): with four queues on three nodes, two nodes
-    may lead two each. Classic queues that are not mirrored do not count. A quorum queue with one member counts, as it
+    may lead two each. Only queues of the load count, and no classic ones that are not mirrored. A quorum queue with one member counts, as it
     does for RabbitMQ, and cannot be moved: a node that leads nothing else may lead any number.
 
     The time after the next fault or rebalancing is not judged. The verdict is UNKNOWN if leaders were not seen for 10 s
@@ -116,12 +116,12 @@ def _even_from_us(looks: Sequence[_Look]) -> int:
 
 def _looks(facts: Facts, span_us: Period, excess_max: int) -> Iterator[_Look]:
     """Yield each look that lists all queues, if all have a leader, or if some node leads too many in any case."""
-    fixed = {queue.name for queue in facts.queues if queue.kind not in REBALANCED}
+    moved = {queue.name for queue in facts.queues if queue.kind in REBALANCED}
     single = {queue.name for queue in facts.queues if len(queue.members) == 1}
     for event in facts.of_kind(SampleEvent):
         if not span_us[0] < event.t_us <= span_us[1] or not lists_all(facts, event):
             continue
-        leaders = {name: row.get("leader") for name, row in event.queues.items() if name not in fixed}
+        leaders = {name: row.get("leader") for name, row in event.queues.items() if name in moved}
         up = [node for node, state in (facts.states_at(event.t_us) or {}).items() if state == "up"]
         if not leaders or not up:
             continue

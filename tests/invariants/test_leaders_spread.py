@@ -54,8 +54,17 @@ def test_pathological(message: Messages) -> None:
 
 def test_sane_as_even_as_the_broker_makes_it() -> None:
     """Of four queues two may lie on each of two nodes: none leads more than its share, rounded up."""
-    assert check(rebalanced(40), led(0, 95, "a1", "a1", "b1", "b1")).verdict is Verdict.VALID
-    assert check(rebalanced(40), led(0, 95, "a1", "a1", "a1", "b1")).verdict is Verdict.INVALID
+    whole = [cluster(), queues("q1", "q2", "q3", "q4"), phases(), node_states(), rebalanced(40)]
+    for leaders, verdict in ((("a1", "a1", "b1", "b1"), Verdict.VALID), (("a1", "a1", "a1", "b1"), Verdict.INVALID)):
+        events = [*whole, *led(0, 95, *leaders)]
+        assert LeadersSpread(within_s=10).check(history((), (), events)).verdict is verdict
+
+
+def test_queues_that_are_not_of_the_load_do_not_count() -> None:
+    """Those of churn are classic, and none of them is moved."""
+    rows = {f"q{i}": {"leader": leader} for i, leader in enumerate(("a1", "b1", "c1"), 1)}
+    rows |= {f"churn-{i}": {"leader": "b1"} for i in range(3)}
+    assert check(rebalanced(40), [event(at, "sample", queues=rows) for at in range(95)]).verdict is Verdict.VALID
 
 
 def test_pathological_even_only_before_it_began_to_act() -> None:
