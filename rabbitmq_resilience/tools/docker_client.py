@@ -12,6 +12,7 @@ import docker
 from docker.constants import MINIMUM_DOCKER_API_VERSION
 from docker.errors import APIError, DockerException
 from docker.transport.unixconn import UnixHTTPAdapter, UnixHTTPConnection
+from requests import Timeout
 
 #: The prefix that docker's client gives to the address of a socket.
 _UNIX = "http+docker://"
@@ -50,6 +51,16 @@ def reason(error: BaseException) -> str:
     while inner is not None:
         said, inner = inner if isinstance(inner, OSError) else said, inner.__context__
     return str(said) or type(said).__name__
+
+
+def is_gone(error: BaseException) -> bool:
+    """Return whether no engine listens at its address. An engine that is busy, and answers late or not, is not gone."""
+    inner: BaseException | None = error
+    while inner is not None and not isinstance(inner, APIError | Timeout):
+        if isinstance(inner, FileNotFoundError | ConnectionRefusedError):
+            return True
+        inner = inner.__cause__ or inner.__context__
+    return False
 
 
 def _client(address: str | None, version: str, answer_within_s: float) -> docker.DockerClient:

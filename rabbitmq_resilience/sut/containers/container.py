@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import docker
-from docker.errors import DockerException, NotFound
-from requests import RequestException, Timeout
+from docker.errors import NotFound
+from requests import Timeout
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.network import Network
 
@@ -17,6 +17,7 @@ from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.model.topology import BrokerSize
 from rabbitmq_resilience.sut.broker.files import BrokerFiles
 from rabbitmq_resilience.sut.container_protocol import Resources
+from rabbitmq_resilience.sut.containers.engine_errors import naming
 from rabbitmq_resilience.sut.node_protocol import ProcessState
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
@@ -152,10 +153,8 @@ class Container:
     @contextmanager
     def _naming(self, what: str) -> Iterator[None]:
         """Turn errors of the engine into a ``ClusterError`` that names the container and what failed."""
-        try:
+        with naming(f"the container of {self.name} could not be {what}"):
             yield
-        except (DockerException, RequestException) as error:
-            raise ClusterError(f"the container of {self.name} could not be {what}: {error}") from error
 
 
 def _listed(client: docker.DockerClient, container: str) -> Sequence[Mapping[str, Any]]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,8 +26,10 @@ from rabbitmq_resilience.sut.containers.container_host import DockerHost, pumba_
 from rabbitmq_resilience.sut.containers.container_stress import StressedNode
 from rabbitmq_resilience.sut.containers.disks import VolumeDisk
 from rabbitmq_resilience.sut.containers.engine_client import BrokerImage, compiled_in, connected, find_broker_image
+from rabbitmq_resilience.sut.containers.engine_errors import EngineGoneError
 from rabbitmq_resilience.sut.containers.pumba import PumbaDisturbance
 from rabbitmq_resilience.sut.network.knocks import knocked
+from rabbitmq_resilience.sut.node_protocol import ProcessState
 from rabbitmq_resilience.sut.running import RunningCluster
 from rabbitmq_resilience.tools.distributions import ToolMissingError
 
@@ -42,6 +45,28 @@ class DockerCluster(RunningCluster):
     def host(self) -> DockerHost:
         assert isinstance(self._host, DockerHost)
         return self._host
+
+    #: The error with which the engine showed that it is gone; None while it answers.
+    _engine_gone: EngineGoneError | None = None
+
+    def process(self, node: str) -> ProcessState:
+        try:
+            state = super().process(node)
+        except EngineGoneError as error:
+            self._engine_gone = error
+            raise
+        self._engine_gone = None
+        return state
+
+    def check(self) -> None:
+        """Raise EngineGoneError if the latest look at a node, by any thread, found no engine."""
+        if self._engine_gone is not None:
+            raise self._engine_gone
+
+    def close(self) -> None:
+        """End every container, as the base class does. Those of an engine that is gone are removed by a later run."""
+        with suppress(EngineGoneError):
+            super().close()
 
     def logs(self) -> Mapping[str, Path]:
         return {**super().logs(), "pumba": self._pumba_log}

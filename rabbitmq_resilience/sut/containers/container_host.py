@@ -13,13 +13,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import docker
-from docker.errors import DockerException
-from requests import RequestException
 from testcontainers.core.config import testcontainers_config
 from testcontainers.core.container import DockerContainer
 from testcontainers.core.network import Network
 
-from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.model.node_options import NONE, NodeOptions
 from rabbitmq_resilience.model.stressors import Stressors
 from rabbitmq_resilience.model.topology import BrokerSize
@@ -48,6 +45,7 @@ from rabbitmq_resilience.sut.containers.engine_client import (
     find_network_tools,
     remove_forgotten,
 )
+from rabbitmq_resilience.sut.containers.engine_errors import naming
 from rabbitmq_resilience.sut.containers.execution import execute
 from rabbitmq_resilience.sut.containers.pumba import Pumba
 from rabbitmq_resilience.sut.containers.signals import signals
@@ -105,10 +103,8 @@ class DockerHost:
             self._looking = opened.enter_context(connected(answer_within_s=LISTED_WITHIN_S))
             remove_forgotten(folder, self._client)
             self._network = speaking_by(self._client, Network(self._unconnected, {"labels": self._labels}))
-            try:
+            with naming("the engine makes no network"):
                 self._network.create()
-            except (DockerException, RequestException) as error:
-                raise ClusterError(f"the engine makes no network: {error}") from error
             self.disks = {
                 node: VolumeDisk(
                     self._client, image.name, self._full_name(f"{node}-disk"), size_bytes=s, labels=self._labels

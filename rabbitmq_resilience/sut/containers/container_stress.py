@@ -8,16 +8,17 @@ control group of the node's container, and shares the node's limits. With system
 from __future__ import annotations
 
 import secrets
+from contextlib import suppress
 from typing import Any
 
-from docker.errors import DockerException, NotFound
-from requests import RequestException
+from docker.errors import NotFound
 
 from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.model.stressors import Stressors
 from rabbitmq_resilience.sut.container_protocol import Resources
 from rabbitmq_resilience.sut.containers.container import resources_of
 from rabbitmq_resilience.sut.containers.engine_client import PUMBA_LABEL
+from rabbitmq_resilience.sut.containers.engine_errors import naming
 from rabbitmq_resilience.sut.containers.pumba import OVERTIME_S, Pumba, PumbaCall
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
@@ -48,10 +49,9 @@ class StressedNode:
         """Return what stress-ng uses; None once it is gone."""
         if self._seek() is None:
             return None
-        try:
+        with naming("stress-ng could not be asked for its usage"), suppress(NotFound):
             return resources_of(self._client, str(self._found.id))
-        except NotFound:
-            return None
+        return None
 
     @property
     def is_within_limits(self) -> bool:
@@ -79,8 +79,6 @@ class StressedNode:
             raise ClusterError(str(error)) from error
 
     def _seek(self) -> Any:
-        try:
+        with naming("the engine does not list its containers"):
             there = self._client.containers.list(filters={"label": PUMBA_LABEL}, ignore_removed=True)
-        except (DockerException, RequestException) as error:
-            raise ClusterError(f"the engine does not list its containers: {error}") from error
         return next((found for found in there if found.attrs["Config"]["Cmd"] == self._words), None)

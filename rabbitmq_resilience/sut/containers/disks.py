@@ -11,10 +11,8 @@ import os
 from collections.abc import Mapping
 
 import docker
-from docker.errors import DockerException
-from requests import RequestException
 
-from rabbitmq_resilience.model.errors import ClusterError
+from rabbitmq_resilience.sut.containers.engine_errors import naming
 from rabbitmq_resilience.sut.containers.execution import ContainerShell
 from rabbitmq_resilience.sut.machine.fillable_folder import FillableFolder
 
@@ -35,7 +33,7 @@ class VolumeDisk:
         self.name = name
         user, group = os.getuid(), os.getgid()
         options = {"type": "tmpfs", "device": "tmpfs", "o": f"size={size_bytes},uid={user},gid={group},mode=0700"}
-        try:
+        with naming(f"the engine makes no volume {name} of {size_bytes} bytes"):
             client.volumes.create(name, driver="local", driver_opts=options, labels=dict(labels))
             keeper = client.containers.run(
                 image,
@@ -48,8 +46,6 @@ class VolumeDisk:
                 user=f"{user}:{group}",
                 volumes={name: {"bind": _HERE, "mode": "rw"}},
             )
-        except (DockerException, RequestException) as error:
-            raise ClusterError(f"the engine makes no volume {name} of {size_bytes} bytes: {error}") from error
         self._shell = ContainerShell(str(keeper.id), name)
         self._filled = FillableFolder(self._shell, _HERE, key=name)
 

@@ -93,7 +93,7 @@ def find_broker_image(client: docker.DockerClient, wanted: str) -> BrokerImage:
     """Return the image of a version or an image name. Pull the image if the engine lacks it. Raise
     ``ToolMissingError`` if that fails."""
     name = _there_or_pulled(client, broker_image(wanted, there=_tags(client)))
-    image = str(client.images.get(name).id)  # a name may refer to another image later
+    image = _id_of(client, name)  # a name may refer to another image later
     if image not in _homes:
         _homes[image] = _home_in(client, name)
     return BrokerImage(name, _homes[image])
@@ -134,7 +134,7 @@ def compiled_in(client: docker.DockerClient, image: BrokerImage, cache: Path = T
         command = [erl, "-noshell", "-eval", _COMPILE, "-extra", str(draft), *map(str, sources)]
         _output(client, image.name, command, mounts={str(draft): "rw", str(sources[0].parent): "ro"})
 
-    return compiled_once(str(client.images.get(image.name).id), compile_into, cache)
+    return compiled_once(_id_of(client, image.name), compile_into, cache)
 
 
 def lacks_in_kernel(client: docker.DockerClient, tools: str) -> list[str]:
@@ -165,7 +165,9 @@ def remove_forgotten(claimed: Path, client: docker.DockerClient) -> None:
         for folder in sorted(forgotten | {str(claimed)}):
             _remove_all_of(Path(folder), client)
     except (DockerException, RequestException) as error:
-        raise ClusterError(f"the engine does not remove the leftovers of an earlier run: {error}") from error
+        raise ClusterError(
+            f"the engine does not remove the leftovers of an earlier run: {docker_client.reason(error)}"
+        ) from error
 
 
 def _remove_all_of(folder: Path, client: docker.DockerClient) -> None:
@@ -206,7 +208,16 @@ def _tags(client: docker.DockerClient) -> set[str]:
     try:
         return docker_client.image_tags(client)
     except (DockerException, RequestException) as error:
-        raise ToolMissingError(f"the container engine does not list its images: {error}") from error
+        raise ToolMissingError(
+            f"the container engine does not list its images: {docker_client.reason(error)}"
+        ) from error
+
+
+def _id_of(client: docker.DockerClient, name: str) -> str:
+    try:
+        return str(client.images.get(name).id)
+    except (DockerException, RequestException) as error:
+        raise ToolMissingError(f"the engine does not show the image {name}: {docker_client.reason(error)}") from error
 
 
 def _there_or_pulled(client: docker.DockerClient, chosen: Chosen) -> str:
@@ -215,11 +226,15 @@ def _there_or_pulled(client: docker.DockerClient, chosen: Chosen) -> str:
     except ImageNotFound:
         try:
             client.images.pull(chosen.name)
-        except DockerException as error:
+        except (DockerException, RequestException) as error:
             raise ToolMissingError(
                 f"the engine lacks the image {chosen.name} and cannot pull it ({error}). `make images` builds images "
                 f"from Debian's packages, and {OPTION}broker takes any image that the engine has."
             ) from error
+    except (DockerException, RequestException) as error:
+        raise ToolMissingError(
+            f"the engine does not show the image {chosen.name}: {docker_client.reason(error)}"
+        ) from error
     return chosen.name
 
 

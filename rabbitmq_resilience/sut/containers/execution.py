@@ -13,11 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from docker.errors import DockerException
-
 from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.sut.containers.engine_client import connected
-from rabbitmq_resilience.tools.distributions import ToolMissingError
+from rabbitmq_resilience.sut.containers.engine_errors import naming
 
 _BEGIN, _END = "\x02begun\x02", "\x04ended\x04"
 _SCRIPT = (
@@ -75,14 +73,13 @@ def _executed(
     """Run the command once, with markers. Return None if its output cannot be read."""
     whole, workdir = ["sh", "-c", _SCRIPT, "sh", *command], str(folder) if folder else None
     try:
-        with connected() as client:  # a new client, as several threads of this process run commands at once
+        # A new client, as several threads of this process run commands at once.
+        with naming(f"{command[0]} could not be run for {node}"), connected() as client:
             execution = client.api.exec_create(container, whole, environment=dict(environ), workdir=workdir)["Id"]
             streams = client.api.exec_start(execution, demux=True)
             status = client.api.exec_inspect(execution)["ExitCode"]
     except ValueError:  # a frame was cut
         return None
-    except (DockerException, OSError, ToolMissingError) as error:
-        raise ClusterError(f"{command[0]} could not be run for {node}: {error}") from error
     if status is None:
         raise ClusterError(f"{command[0]} for {node} has no exit status: its container ended first")
     out, err = ((stream or b"").decode(errors="replace") for stream in streams)

@@ -17,8 +17,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import docker
-from docker.errors import DockerException
-from requests import RequestException
 
 from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.model.links import Link
@@ -30,6 +28,7 @@ from rabbitmq_resilience.sut.containers.engine_client import (
     find_network_tools,
     lacks_in_kernel,
 )
+from rabbitmq_resilience.sut.containers.engine_errors import naming
 from rabbitmq_resilience.sut.containers.execution import execute
 from rabbitmq_resilience.sut.machine.reaper import marked
 from rabbitmq_resilience.tools.distributions import ToolMissingError, find_pumba
@@ -135,12 +134,10 @@ class NetworkView:
         self._of = node
         self._since = node.state()["StartedAt"]
         there: dict[str, Any] = {"network_mode": f"container:{node.id}", "cap_add": ["NET_ADMIN"], "user": "root"}
-        try:
+        with naming(f"nothing could be started in the network of {node.name}"):
             self._view = client.containers.run(
                 image, ["-f", "/dev/null"], entrypoint=["tail"], detach=True, labels=dict(labels), **there
             )
-        except (DockerException, RequestException) as error:
-            raise ClusterError(f"nothing could be started in the network of {node.name}: {error}") from error
 
     @property
     def is_current(self) -> bool:
@@ -156,12 +153,8 @@ class NetworkView:
         return done.stdout
 
     def close(self) -> None:
-        try:
+        with naming(f"the helper container in the network of {self._name} could not be removed"):
             self._view.remove(force=True, v=True)
-        except (DockerException, RequestException) as error:
-            raise ClusterError(
-                f"the helper container in the network of {self._name} could not be removed: {error}"
-            ) from error
 
 
 @dataclass(frozen=True)
