@@ -10,7 +10,7 @@ import pytest
 from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.plugin.failures import REMEDIES, TRACEBACKS, interrupted, sentence
 from rabbitmq_resilience.runner import run
-from rabbitmq_resilience.sut.last_words import last_words
+from rabbitmq_resilience.sut.last_words import MORE_MEMORY, cause_of, last_words
 
 pytest_plugins = ["pytester"]
 
@@ -69,6 +69,39 @@ def test_each_errno_has_its_remedy() -> None:
 
 def test_what_is_of_no_known_kind_is_a_defect_of_this_suite() -> None:
     assert sentence(KeyError("q1")) == "this suite failed, which is a defect of the suite: KeyError: 'q1'"
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (MemoryError(), f"there is no memory left for this program; {REMEDIES[errno.ENOMEM]}"),
+        (RuntimeError("can't start new thread"), f"no thread could be started; {REMEDIES[errno.EAGAIN]}, or "),
+    ],
+)
+def test_want_of_memory_is_no_defect_of_this_suite(error: BaseException, said: str) -> None:
+    assert sentence(error).startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("status", "printed", "said"),
+    [
+        (-9, "", "if memory is short, the kernel does that"),
+        (137, "", "if memory is short, the kernel does that"),
+        (1, "erts_mmap: Failed to create super carrier of size 1024 MB\n", "as it got no memory"),
+        (134, 'eheap_alloc: Cannot allocate 1048576 bytes of memory (of type "heap").\n', "as it got no memory"),
+        (1, "Traceback (most recent call last):\nMemoryError\n", "as it got no memory"),
+    ],
+)
+def test_a_process_that_got_no_memory_says_so(status: int, printed: str, said: str, tmp_path: Path) -> None:
+    (tmp_path / "output").write_text(printed)
+    cause = cause_of(status, tmp_path / "output")
+    assert said in cause
+    assert MORE_MEMORY in cause
+
+
+def test_a_process_that_ended_for_another_reason_says_nothing_of_memory(tmp_path: Path) -> None:
+    (tmp_path / "output").write_text("You've tried to set heartbeatt\n")
+    assert cause_of(1, tmp_path / "output") == cause_of(1, tmp_path / "nothing") == cause_of(-15) == ""
 
 
 def test_an_interrupted_run_says_where_it_was_and_where_its_record_is() -> None:

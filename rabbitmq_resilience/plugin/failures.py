@@ -70,6 +70,10 @@ def sentence(error: BaseException) -> str:
         what = f"{place}{error.strerror or text}"
         remedy = REMEDIES.get(error.errno)
         return f"{what}; {remedy}" if remedy else what
+    if isinstance(error, MemoryError):
+        return f"there is no memory left for this program; {REMEDIES[errno.ENOMEM]}"
+    if isinstance(error, RuntimeError) and "start new thread" in text:
+        return f"no thread could be started; {REMEDIES[errno.EAGAIN]}, or {REMEDIES[errno.ENOMEM]}"
     if type(error).__module__.partition(".")[0] == PACKAGE.name:
         return text or type(error).__name__
     return f"this suite failed, which is a defect of the suite: {type(error).__name__}: {text}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +14,7 @@ from rabbitmq_resilience.history.event_log import EventLog
 from rabbitmq_resilience.history.events import ENDED_EARLY, PhaseEvent
 from rabbitmq_resilience.history.manifest import seal
 from rabbitmq_resilience.history.run_directory import RunDirectory
+from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.model.links import Link
 from rabbitmq_resilience.model.node_options import NodeOptions
 from rabbitmq_resilience.model.settings import detector_poll_s
@@ -32,6 +33,7 @@ from rabbitmq_resilience.scenario import fault_file
 from rabbitmq_resilience.scenario.model import Scenario
 from rabbitmq_resilience.scenario.validation import ValidatedScenario
 from rabbitmq_resilience.sut.broker.management import ApiError, ApiUnreachable
+from rabbitmq_resilience.sut.last_words import cause_of
 from rabbitmq_resilience.sut.observer import Observer
 from rabbitmq_resilience.sut.protocol import Cluster, ClusterEvidence, Scraping
 from rabbitmq_resilience.tools.distributions import find_prometheus
@@ -132,7 +134,7 @@ def _play(stage: _Stage, proxied: frozenset[Link]) -> None:
         )
         vhost = cluster.vhost_of(stage.run.name)
         _record_cluster(cluster, events)
-        with _logs_kept(cluster, stage.run.logs), _vhost(cluster, vhost):
+        with _ends_noted(cluster, events), _logs_kept(cluster, stage.run.logs), _vhost(cluster, vhost):
             place = LoadPlace(cluster, vhost, stage.run.history, stage.run.logs, events)
             kind = KINDS[scenario.workload.kind](scenario, place)
             with interrupted_by(cluster.check):
@@ -253,6 +255,19 @@ def _killed_clients(scenario: Scenario) -> frozenset[str]:
     """Return the clients (``publisher:0``) whose process a step of the schedule acts on."""
     touched = (step.footprint(scenario.topology).possible_processes for step in scenario.schedule)
     return frozenset(name for names in touched for name in names if ":" in name)
+
+
+@contextmanager
+def _ends_noted(cluster: Cluster, events: EventLog) -> Iterator[None]:
+    """Record at the end which brokers' processes are gone, and how they ended."""
+    try:
+        yield
+    finally:
+        with suppress(ClusterError):
+            for node in cluster.topology.node_names:
+                if (status := cluster.exit_status(node)) is not None:
+                    cause = cause_of(status)
+                    events.record("note", detail=f"the process of {node} is gone at the end: status {status}{cause}")
 
 
 @contextmanager

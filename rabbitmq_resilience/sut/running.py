@@ -21,7 +21,7 @@ from rabbitmq_resilience.sut.broker.management import ApiError, ApiUnreachable, 
 from rabbitmq_resilience.sut.broker_host import Host, output_of
 from rabbitmq_resilience.sut.finishing import finish
 from rabbitmq_resilience.sut.formed import Formed
-from rabbitmq_resilience.sut.last_words import last_words
+from rabbitmq_resilience.sut.last_words import cause_of, last_words
 from rabbitmq_resilience.sut.linking import round_trips, start_links
 from rabbitmq_resilience.sut.machine.port_claims import LOOPBACK, default_root, take_claim
 from rabbitmq_resilience.sut.machine.reaper import Reaper
@@ -328,8 +328,9 @@ class RunningCluster(Formed):
 
     def _raise_if_one_ended(self) -> None:
         for node, broker in self._brokers.items():
-            if broker.exit_status is not None:
-                raise ClusterError(f"{node} ended with status {broker.exit_status}; {self._story(node)}")
+            if (status := broker.exit_status) is not None:
+                cause = cause_of(status, self._layout.files[node].output)
+                raise ClusterError(f"{node} ended with status {status}{cause}; {self._story(node)}")
 
     def _end_processes(self) -> None:
         """End the process of each node, even if that of another node does not end."""

@@ -14,6 +14,7 @@ from rabbitmq_resilience.history.events import WorkerEvent
 from rabbitmq_resilience.history.history import now_us
 from rabbitmq_resilience.history.routes import Routes
 from rabbitmq_resilience.model.access import Access
+from rabbitmq_resilience.sut.last_words import cause_of
 from rabbitmq_resilience.tools.closing import Closing
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 from rabbitmq_resilience.workload.busy import BusySince
@@ -140,7 +141,8 @@ class RunningWorkload(Closing):
         for worker in self.workers:
             if worker.failed:
                 last_lines = "\n".join(worker.log.read_text(encoding="utf-8", errors="replace").splitlines()[-15:])
-                raise WorkloadError(f"{worker.name} ended by itself; the end of {worker.log}:\n{last_lines}")
+                cause = cause_of(worker.exit_status or 0, worker.log)
+                raise WorkloadError(f"{worker.name} ended by itself{cause}; the end of {worker.log}:\n{last_lines}")
 
     def begin(self) -> None:
         """Start all workers, or only the idle connections if there are any. Then ``await_connected`` starts the others

@@ -60,6 +60,11 @@ class Worker:
         return None if self.ended or self._process is None else self._process.pid
 
     @property
+    def exit_status(self) -> int | None:
+        """Return the exit status of the last process; None while a process exists, and before the first one."""
+        return None if self._process is None else self._process.poll()
+
+    @property
     def failed(self) -> bool:
         """Return whether the process ended without an order, or with an error status."""
         if self._process is None or self._killed or not self.ended:
