@@ -140,6 +140,20 @@ def test_packages_that_cannot_be_had_are_said(
     assert "PIP_INDEX_URL" in str(missing.value)
 
 
+@pytest.mark.usefixtures("path", "tools")
+@pytest.mark.parametrize("module", ["venv", "ensurepip"])
+def test_a_python_that_makes_no_environment_is_said(
+    module: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, message: Messages
+) -> None:
+    python = program(tmp_path / "bin" / "python3", f'echo "$0: No module named {module}"; exit 1')
+    monkeypatch.setattr(sys, "executable", str(python))
+    monkeypatch.setattr(environment, "VENV", tmp_path / ".venv")
+    monkeypatch.setattr(environment, "PYTHON", tmp_path / ".venv" / "bin" / "python")
+    with message.of(Missing) as missing:
+        environment.make()
+    assert "python3-venv" in str(missing.value)
+
+
 def test_everything_that_is_installed_is_pinned() -> None:
     pinned = {canonicalize_name(line.split("==")[0]) for line in environment.CONSTRAINTS.read_text().splitlines()}
     needed: set[str] = set()
