@@ -20,14 +20,14 @@ from rabbitmq_resilience.nemesis.kill import Kill
 from rabbitmq_resilience.nemesis.partition import Partition
 from rabbitmq_resilience.nemesis.upgrade import Upgrade
 from rabbitmq_resilience.plugin import options
+from rabbitmq_resilience.plugin.checking import NO_BROKER, version_of
+from rabbitmq_resilience.plugin.sessions import give_up
 from rabbitmq_resilience.runner.judging import Result
 from rabbitmq_resilience.scenario.guarantees import promised, promising, throughput_kept, versions
 from rabbitmq_resilience.scenario.model import Phases, Scenario
 from rabbitmq_resilience.sut.broker.versions import next_series, refusal
 from rabbitmq_resilience.sut.drivers import FORMING, OpenDriver
-from rabbitmq_resilience.sut.processes.version_homes import WrongBrokerError
-from rabbitmq_resilience.tools.distributions import ToolMissingError
-from rabbitmq_resilience.tools.image_names import ImageNameError, official_series
+from rabbitmq_resilience.tools.image_names import official_series
 from suites.case_study import FIRST_STEP_S, PHASES, RECOVERED_WITHIN_S
 from suites.partitions import QUEUE_TYPES, acted_upon_s, shape, workload
 from suites.test_rolling_restarts import AWAY_S, turn
@@ -53,20 +53,32 @@ class Step:
 
 
 @pytest.fixture
-def step(pytestconfig: pytest.Config, driver: OpenDriver, queue_type: str) -> Step:
-    """Return what ``--upgrade-to`` names, else the last release of the next series. Skip what is not supported."""
+def step(request: pytest.FixtureRequest, pytestconfig: pytest.Config, queue_type: str) -> Step:
+    """Return what ``--upgrade-to`` names, else the last release of the next series. Skip what is not supported.
+
+    End the session if there is no broker as ``--upgrade-to`` names it. Fetch and start nothing if scenarios are only
+    checked."""
     if (name := options.driver(pytestconfig)) not in FORMING:
         pytest.skip(f"the driver {name} has clusters of others, whose brokers are not upgraded")
-    old = driver.broker_version
+    checks = options.value(pytestconfig, "check-only")
+    driver: OpenDriver | None = None if checks else request.getfixturevalue("driver")
+    old = driver.broker_version if driver else version_of(pytestconfig)
+    if old is None:
+        pytest.skip("the version of the broker is known only when it is played")
     series = next_series(old)
     latest = official_series(series) if series and name == "docker" else series
-    to = pytestconfig.getoption("--upgrade-to") or latest
+    named = pytestconfig.getoption("--upgrade-to")
+    to = named or latest
     if to is None:
         pytest.skip(f"there is no series after {old} yet: name a later patch release with --upgrade-to")
     try:
-        new = driver.version_of(to)
-    except (ToolMissingError, ImageNameError, WrongBrokerError) as error:
+        new = driver.version_of(to) if driver else version_of(pytestconfig, to) or named or str(series)
+    except NO_BROKER as error:
+        if named:
+            give_up(pytestconfig, f"--upgrade-to {named}: {error}")
         pytest.skip(str(error))
+    if not new[:1].isdigit():
+        return Step(old, to)  # an image whose name does not show its version
     if reason := refusal(old, new):
         pytest.skip(reason)
     if queue_type == "mirrored" and Version(new).major >= 4:

@@ -15,6 +15,8 @@ from rabbitmq_resilience.tools.distributions import BrokerHome
 
 pytest_plugins = ["pytester"]
 
+ROOT = Path(__file__).resolve().parents[1]
+
 SCENARIO = """
 version: 1
 title: A client goes and comes
@@ -94,6 +96,79 @@ def test_what_is_for_another_version_is_skipped(pytester: pytest.Pytester) -> No
     result.assert_outcomes(skipped=1)
     assert result.ret == 0
     result.stdout.fnmatch_lines(["*for RabbitMQ <4, this is 4.3.6"])
+
+
+CONTAINERS = "--resilience-driver=containers"
+
+
+def upgraded(pytester: pytest.Pytester, to: str, *options: str, queue_type: str = "quorum") -> pytest.RunResult:
+    text = SCENARIO.format(queue_type=queue_type, more="")
+    step = f'fault: upgrade, node: b1, to: "{to}"'
+    (pytester.path / "some.fault.yaml").write_text(text.replace('fault: kill_client, client: "publisher:0"', step))
+    return pytester.runpytest("--check-only", *options, "some.fault.yaml")
+
+
+@pytest.mark.parametrize(
+    ("to", "options", "where"),
+    [
+        ("4.1", [], "RabbitMQ 4.0.5; at home; upgraded to 4.1; it is not checked whether there is a release 4.1; "),
+        ("4.0", [], "RabbitMQ 4.0.5; at home; upgraded to 4.0.5; at home"),
+        (
+            "4.2.9",
+            [CONTAINERS, "--resilience-broker=4.1.8"],
+            "upgraded to 4.2.9; it is not checked whether",
+        ),
+        ("my/rabbit:7", [CONTAINERS, "--resilience-broker=4.1.8"], "upgraded to my/rabbit:7; it is not checked"),
+    ],
+)
+def test_the_broker_of_an_upgrade_is_said(pytester: pytest.Pytester, to: str, options: list[str], where: str) -> None:
+    result = upgraded(pytester, to, *options)
+    result.assert_outcomes(passed=1)
+    assert where in result.stdout.str()
+
+
+@pytest.mark.parametrize(
+    ("to", "options", "queue_type", "said"),
+    [
+        ("9.9.9", [], "quorum", "this suite knows no RabbitMQ 9.9"),
+        ("9.9.9", [CONTAINERS], "quorum", "this suite knows no RabbitMQ 9.9"),
+        ("/nope", [], "quorum", "no broker in /nope"),
+        ("/nope", [CONTAINERS], "quorum", "is neither a broker version nor an image"),
+        ("4.3", [], "quorum", "4.0.5 to 4.3.6 is no supported upgrade"),
+        ("3.13.7", [], "quorum", "4.0.5 to 3.13.7 is a downgrade"),
+        ("4.0", ["--resilience-broker=3.13.7"], "mirrored", "RabbitMQ 4.0.5 does not support"),
+        ("4.0.9", [CONTAINERS, "--resilience-broker=3.13.7"], "mirrored", "RabbitMQ 4.0.9 does not support"),
+    ],
+)
+def test_an_upgrade_that_cannot_be_fails(
+    pytester: pytest.Pytester, to: str, options: list[str], queue_type: str, said: str
+) -> None:
+    result = upgraded(pytester, to, *options, queue_type=queue_type)
+    result.assert_outcomes(failed=1)
+    assert said in result.stdout.str()
+    assert "Traceback" not in result.stdout.str()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--upgrade-to=4.1"], "OK       One node is upgraded, "),
+        ([], "upgraded to 4.1; it is not checked whether there is a release 4.1"),
+        ([CONTAINERS], "upgraded to rabbitmq:4.1-management; it is not checked whether there is an image of"),
+        (["--upgrade-to=9.9.9"], "--upgrade-to 9.9.9: broker 9.9.9: this suite knows no RabbitMQ 9.9"),
+        (["--upgrade-to=/nope"], "--upgrade-to /nope: no broker in /nope"),
+        (["--upgrade-to=4.3"], "4.0.5 to 4.3.6 is no supported upgrade"),
+        (["--resilience-broker=4.3.6"], "there is no series after 4.3.6 yet"),
+    ],
+)
+def test_the_suite_of_upgrades_is_checked_without_a_broker(
+    pytester: pytest.Pytester, options: list[str], said: str
+) -> None:
+    where = ["-c", str(ROOT / "pyproject.toml"), "-p", "no:cacheprovider"]
+    result = pytester.runpytest(
+        *where, "--check-only", *options, f"{ROOT}/suites/test_upgrades.py::test_one_node[quorum]"
+    )
+    assert said in result.stdout.str() + result.stderr.str()
 
 
 @pytest.mark.parametrize(

@@ -33,7 +33,8 @@ class Upgrade(ProcessStep):
 
     ``drain`` is as in the fault ``stop``. With ``enable_feature_flags``, all feature flags that the nodes have in
     common are enabled once they are back, as operators do after the last node. An upgrade that RabbitMQ's upgrade guide
-    does not support is refused, unless the step has ``unsupported: true``.
+    does not support, or to a version that lacks what the load or the topology needs, is refused, unless the step has
+    ``unsupported: true``.
     """
 
     fault: Literal["upgrade"] = "upgrade"

@@ -18,13 +18,21 @@ from rabbitmq_resilience.runner.judging import Result
 from rabbitmq_resilience.scenario.model import Scenario
 from rabbitmq_resilience.scenario.notes import noted
 from rabbitmq_resilience.scenario.validation import validated
-from rabbitmq_resilience.sut.broker.versions import lacking
+from rabbitmq_resilience.sut.broker.versions import (
+    ANY_IMAGE,
+    UPGRADE_TO,
+    UnsupportedUpgradeError,
+    lacking,
+    require_supported,
+)
 from rabbitmq_resilience.sut.drivers import IMAGES_AT_HOME
 from rabbitmq_resilience.sut.processes.version_homes import WrongBrokerError, at_home
 from rabbitmq_resilience.tools.distributions import ToolMissingError, brokers_at_home, find_broker, named_broker
 from rabbitmq_resilience.tools.erlang_support import known_series
 from rabbitmq_resilience.tools.image_names import ImageNameError, broker_image
-from rabbitmq_resilience.tools.locations import OPTION
+
+#: The errors of a broker that there is not.
+NO_BROKER = (ToolMissingError, ImageNameError, WrongBrokerError)
 
 
 def checked(config: pytest.Config, show: Callable[[str], None]) -> Callable[..., Result]:
@@ -65,7 +73,12 @@ def checked(config: pytest.Config, show: Callable[[str], None]) -> Callable[...,
             pytest.skip(f"for RabbitMQ {scenario.broker}, this is {version}")
         if version is not None and (missing := lacking(version, scenario.needs)):
             pytest.fail(f"{scenario.title}: RabbitMQ {version} has no {', '.join(missing)}", pytrace=False)
-        show("\n".join([f"{'OK':<8} {scenario.title} ({where})", *noted(scenario)]))
+        try:
+            upgrades = upgrades_of(scenario, version, in_containers=(driver or options.driver(config)) == "docker")
+        except (*NO_BROKER, UnsupportedUpgradeError) as error:
+            pytest.fail(f"{scenario.title}: {error}", pytrace=False)
+        places = "; ".join([where, *upgrades])
+        show("\n".join([f"{'OK':<8} {scenario.title} ({places})", *noted(scenario)]))
         raise Checked
 
     return check
@@ -92,13 +105,44 @@ def broker_of(
     in_containers = (driver or options.driver(config)) == "docker"
     try:
         version, where, homes = _image(wanted) if in_containers else _home(wanted)
-    except (ToolMissingError, ImageNameError, WrongBrokerError) as error:
+    except NO_BROKER as error:
         give_up(config, str(error))
         raise
     if homes:
         version, why_not = first_home([scenario], homes)
         where += f", as {why_not}" if why_not else ""
     return version, f"RabbitMQ {version}; {where}" if version else where
+
+
+def upgrades_of(scenario: Scenario, version: str | None, *, in_containers: bool) -> list[str]:
+    """Return the version of each broker that nodes of ``version`` are upgraded to, and where it would come from.
+
+    Raise an error of ``NO_BROKER`` if there is no such broker, or if it lacks what the scenario needs, and
+    UnsupportedUpgradeError if nodes cannot become one.
+    """
+    found, supported = [], []
+    for need in sorted(scenario.needs):
+        kind = next((kind for kind in (UPGRADE_TO, ANY_IMAGE) if need.startswith(kind)), None)
+        if kind is None:
+            continue
+        wanted = need.removeprefix(kind)
+        later, where, _ = _image(wanted) if in_containers else _home(wanted)
+        found.append(f"upgraded to {later or wanted}; {where}")
+        if kind == UPGRADE_TO and (known := later or wanted).replace(".", "").isdecimal():
+            supported.append(known)
+    if version is not None:
+        require_supported(version, supported, scenario.needs)
+    return found
+
+
+def version_of(config: pytest.Config, wanted: str | None = None) -> str | None:
+    """Return the version of a broker, by default of the one that the options name, without fetching it.
+
+    Return None if only playing shows it. Raise an error of ``NO_BROKER`` if there is no such broker.
+    """
+    wanted = wanted or options.value(config, "broker")
+    version, _, homes = _image(wanted) if options.driver(config) == "docker" else _home(wanted)
+    return version or next(iter(homes), None)
 
 
 def _image(wanted: str | None) -> tuple[str | None, str, list[str]]:
@@ -141,6 +185,4 @@ def _require_known(version: str) -> None:
     series = ".".join(version.split(".")[:2])
     if series.replace(".", "").isdecimal() and series not in known_series():
         first, *_, last = known_series()
-        raise ToolMissingError(
-            f"{OPTION}broker {version}: this suite knows no RabbitMQ {series}, only {first} to {last}"
-        )
+        raise ToolMissingError(f"broker {version}: this suite knows no RabbitMQ {series}, only {first} to {last}")

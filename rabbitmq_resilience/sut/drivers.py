@@ -98,7 +98,7 @@ def _require(broker: BrokerHome, needs: Collection[str]) -> None:
     require_features(broker.version, needs)
     require_plugins(broker, needs)
     later = {kind: _ready(needs, kind) for kind in (ANY_IMAGE, UPGRADE_TO)}
-    require_supported(broker.version, later[UPGRADE_TO])
+    require_supported(broker.version, later[UPGRADE_TO], needs)
 
 
 def _ready(needs: Collection[str], kind: str) -> list[str]:

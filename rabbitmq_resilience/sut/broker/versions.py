@@ -138,9 +138,13 @@ class UnsupportedUpgradeError(Exception):
 
 
 def refusal(old: str, new: str) -> str:
-    """Return why nodes of version ``old`` cannot be upgraded to ``new`` one after another; empty if they can."""
+    """Return why nodes of version ``old`` cannot be upgraded to ``new`` one after another; empty if they can.
+
+    ``new`` may be a series, such as 4.2: then its newest version is meant."""
     before, after = Version(old), Version(new)
     begins, ends = _series(before), _series(after)
+    if begins == ends and len(after.release) == 2:
+        return ""
     if after < before:
         return f"{old} to {new} is a downgrade, which RabbitMQ does not support ({GUIDE})"
     if begins == ends:
@@ -155,12 +159,15 @@ def refusal(old: str, new: str) -> str:
     return ""
 
 
-def require_supported(start: str, versions: Collection[str]) -> None:
-    """Raise ``UnsupportedUpgradeError`` if nodes cannot go from ``start`` through all ``versions``, lowest first."""
+def require_supported(start: str, versions: Collection[str], needs: Collection[str] = ()) -> None:
+    """Raise ``UnsupportedUpgradeError`` if nodes cannot go from ``start`` through all ``versions``, lowest first. Raise
+    ``ToolMissingError`` if one of ``versions`` lacks one of ``needs``."""
     way = [start, *sorted(versions, key=Version)]
     for old, new in itertools.pairwise(way):
         if text := refusal(old, new):
             raise UnsupportedUpgradeError(text)
+        require_ram_nodes(new, needs)
+        require_features(new, needs)
 
 
 def lacking(version: str, needs: Collection[str]) -> Sequence[str]:

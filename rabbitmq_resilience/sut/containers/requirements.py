@@ -55,7 +55,7 @@ def require(client: docker.DockerClient, broker: BrokerImage, needs: Collection[
     require_features(broker.broker.version, needs)
     for image in (*others, *later):  # so that no node has to wait for it later
         compiled_in(client, image)
-    require_supported(broker.broker.version, [image.broker.version for image in later])
+    require_supported(broker.broker.version, [image.broker.version for image in later], needs)
 
 
 def _found(client: docker.DockerClient, needs: Collection[str], kind: str) -> list[BrokerImage]:

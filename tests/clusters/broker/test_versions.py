@@ -38,6 +38,8 @@ from tests.messages import Messages
         ("4.2.3", "4.3.0"),
         ("4.0.5", "4.0.9"),
         ("3.10.8", "3.10.8"),
+        ("4.0.5", "4.0"),
+        ("4.0.5", "4.2"),
     ],
 )
 def test_supported(old: str, new: str) -> None:
@@ -69,6 +71,14 @@ def test_a_way_of_several_steps_is_looked_at_step_by_step(message: Messages) -> 
         require_supported("3.8.9", ["3.10.8"])
     with message.of(UnsupportedUpgradeError):
         require_supported("4.0.5", ["4.3.6"])
+
+
+def test_a_version_on_the_way_must_have_what_the_scenario_needs() -> None:
+    require_supported("3.13.7", ["4.0.5"], ["lazy messages of no known feature"])
+    with pytest.raises(ToolMissingError, match=r"mirrored queues, which RabbitMQ 4\.0\.5 does not support"):
+        require_supported("3.13.7", ["4.0.5"], ["mirrored queues"])
+    with pytest.raises(ToolMissingError, match=r"RabbitMQ 4\.2\.0 has none"):
+        require_supported("4.1.0", ["4.2.0"], ["RAM nodes"])
 
 
 def test_the_next_series_is_the_nearest() -> None:
