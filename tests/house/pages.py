@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import re
-from collections.abc import Iterator
+import subprocess
+import tomllib
+from collections.abc import Iterator, Sequence
+from contextlib import redirect_stdout, suppress
+from io import StringIO
 from pathlib import Path
 
 from rabbitmq_resilience import Fault, Invariant, command
@@ -16,18 +21,11 @@ from rabbitmq_resilience.scenario.expectations import Expectation
 from rabbitmq_resilience.scenario.model import Phases, Scenario
 from rabbitmq_resilience.workload.queue_settings import Mirroring, QueueLimits
 from rabbitmq_resilience.workload.workload_model import Workload
+from tests.house import structure
 
 ROOT = Path(__file__).resolve().parents[2]
 README_LINES_MAX = 150
-PAGES = sorted(
-    [
-        *ROOT.glob("*.md"),
-        *(ROOT / "docs").glob("*.md"),
-        *(ROOT / "reports").glob("*.md"),
-        *ROOT.glob("sweeps/**/*.md"),
-        *ROOT.glob("examples/**/README.md"),
-    ]
-)
+PAGES = sorted(path for path in structure.committed() if path.suffix == ".md")
 
 
 def text_of(page: Path) -> str:
@@ -96,6 +94,10 @@ def outdated_pages() -> Iterator[str]:
     yield from (f"docs/{name}" for name, make in made.items() if text_of(ROOT / "docs" / name) != make())
 
 
+#: The folders whose files pages name, and what commands make in them.
+FOLDERS = "rabbitmq_resilience|benchmarks|docs|examples|faults|presets|reports|setup|suites|sweeps|tests|topologies"
+MADE = ("reports/night/", "reports/nights", "reports/runs", "reports/sweeps", "reports/comparisons")
+
 #: Options of pytest and of other commands.
 OTHERS_OPTIONS = {
     "--write-messages",
@@ -124,29 +126,95 @@ def is_command(line: str) -> bool:
 def wrong_in(line: str) -> Iterator[str]:
     """What a command names and is not there."""
     words = line.split()
+    given = {word.partition("=")[0] for word in words if word.startswith("--")}
     if words[0] == "make":
-        rules = re.findall(r"^([a-z-]+(?: [a-z-]+)*):", text_of(ROOT / "Makefile"), re.MULTILINE)
-        targets = {target for rule in rules for target in rule.split()}
-        yield from (f"no target {word}" for word in words[1:2] if word not in targets)
-    if words[0] == "rabbitmq-resilience" and len(words) > 1 and words[1] not in command.COMMANDS:
-        yield f"no command {words[1]}"
+        yield from wrong_in_make(line, words[1:2])
+    if words[0] == "rabbitmq-resilience" and len(words) > 1:
+        known = options_of(words[1]) if "--" not in given else given  # after -- is a command of others
+        yield from (f"no option {name} of {words[1]}" for name in sorted(given - known))
+        if words[1] not in command.COMMANDS and not words[1].startswith("-"):
+            yield f"no command {words[1]}"
     if module := re.search(r"python -m ((?:rabbitmq_resilience|benchmarks)[\w.]*)", line):
         path = ROOT / module[1].replace(".", "/")
         if not (path.with_suffix(".py").exists() or (path / "__main__.py").exists()):
             yield f"no module {module[1]}"
     if "pytest" in words[0]:
-        given = {word.partition("=")[0] for word in words if word.startswith("--")}
         yield from (f"no option {name}" for name in sorted(given - known_options() - OTHERS_OPTIONS))
-    for name in re.findall(r"(?<![\w/.-])((?:faults|suites|sweeps|tests|topologies|setup)/[\w./-]+)", line):
-        if "NAME" not in name and not (ROOT / name).exists():
+        for marks in re.findall(r"(?<=-m )(?:\w+|\"[^\"]*\"|'[^']*')", line):
+            yield from (f"no marker {name}" for name in re.findall(r"\w+", marks) if name not in known_markers())
+    yield from missing_in(line)
+
+
+def wrong_in_make(line: str, named: Sequence[str]) -> Iterator[str]:
+    makefile = text_of(ROOT / "Makefile")
+    rules = re.findall(r"^([a-z-]+(?: [a-z-]+)*):", makefile, re.MULTILINE)
+    targets = {target for rule in rules for target in rule.split()}
+    yield from (f"no target {word}" for word in named if word not in targets)
+    variables = re.findall(r" ([A-Z_]+)=", line)
+    yield from (f"no variable {name}" for name in variables if not re.search(rf"\b{name}\b", makefile))
+
+
+def missing_in(line: str) -> Iterator[str]:
+    """What is not there of the files and tests that a command names."""
+    for name in re.findall(rf"(?<![\w/.-])((?:{FOLDERS})/[\w./-]+)", line):
+        if "NAME" not in name and not (ROOT / name).exists() and not name.startswith(MADE):
             yield f"no file {name}"
+    for name, test in re.findall(r"((?:suites|tests)/[\w./-]+)::(\w+)", line):
+        if (ROOT / name).exists() and f"def {test}(" not in text_of(ROOT / name):
+            yield f"no test {test} in {name}"
+
+
+@functools.cache
+def options_of(name: str) -> frozenset[str]:
+    """Return the options that a command of ``rabbitmq-resilience`` lists as its help, and those that it passes on."""
+    shown = StringIO()
+    with redirect_stdout(shown), suppress(SystemExit):
+        command.main([name, "--help"] if name in command.COMMANDS else ["--help"])
+    passed_on = known_options() | OTHERS_OPTIONS if name in ("nightly", "job") else set()
+    return frozenset({*re.findall(r"--[\w-]+", shown.getvalue()), *passed_on})
+
+
+@functools.cache
+def known_markers() -> frozenset[str]:
+    """Return the markers of this project and that of a user's own files, and the words that join them."""
+    settings = tomllib.loads(text_of(ROOT / "pyproject.toml"))["tool"]["pytest"]["ini_options"]
+    return frozenset({"and", "or", "not", "nightly", *(line.partition(":")[0] for line in settings["markers"])})
 
 
 def missing_files(page: Path) -> Iterator[str]:
-    """Yield each file that a page names in its sentences and that is not there."""
-    named = re.findall(r"`((?:rabbitmq_resilience|tests|faults|docs|suites|sweeps)/[\w./-]+)`", without_blocks(page))
+    """Yield each file that a page names in its sentences and that is not there. Topologies may be a user's own."""
+    named = re.findall(rf"`((?:{FOLDERS.removesuffix('|topologies')})/[\w./-]+)`", without_blocks(page))
     gone = {"suites/test_incidents.py", "suites/test_unsafe.py"} if page.name == "CHANGELOG.md" else set()
-    yield from (f"no file {name}" for name in named if name not in gone and not (ROOT / name).exists())
+    for name in named:
+        if name not in gone and not name.startswith(MADE) and not (ROOT / name).exists():
+            yield f"no file {name}"
+
+
+def unresolved_citations() -> Iterator[str]:
+    """Yield each incident that a page says the track record has, and for which the record has no run; and each
+    ``git show`` of a page that shows nothing, if this checkout has its whole history."""
+    rows = text_of(ROOT / "reports" / "track-record.md").splitlines()
+    without = {name for row in rows if "| no run " in row for name in re.findall(r"pytest (\S+)", row)}
+    for page in PAGES:
+        text = text_of(page)
+        for cited in re.findall(r"`git show (\w+:[\w./-]+)`", text):
+            if not in_history(cited):
+                yield f"{page_id(page)}: git show {cited} shows nothing"
+        for part in re.split(r"\n\n|(?<=[.:])\s+(?=[A-Z])", text):
+            if "track-record.md" in part and "git show" not in part:
+                named = {f"faults/{name}" for name in re.findall(r"faults/(incidents/[\w.]+)\)", part)}
+                yield from (f"{page_id(page)}: {name} has no run in the track record" for name in named & without)
+
+
+def in_history(name: str) -> bool:
+    """Return whether git has ``COMMIT:FILE``; True if this is no checkout with its whole history."""
+
+    def git(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["git", *words], cwd=ROOT, capture_output=True, text=True, check=False)
+
+    if git("rev-parse", "--is-shallow-repository").stdout.strip() != "false":
+        return True
+    return git("cat-file", "-e", name).returncode == 0
 
 
 def unknown_members() -> Iterator[str]:
@@ -164,6 +232,5 @@ def wrong_on_pages() -> Iterator[str]:
     """Yield each link, command and file name that leads nowhere, by its page."""
     for page in PAGES:
         found = [*broken_links(page), *(f"{line}: {wrong}" for line in commands(page) for wrong in wrong_in(line))]
-        if page.parent != ROOT / "reports":
-            found += missing_files(page)
+        found += missing_files(page)
         yield from (f"{page_id(page)}: {offender}" for offender in found)

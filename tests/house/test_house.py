@@ -49,7 +49,7 @@ def test_packages_are_named_and_set_up_needs_none() -> None:
 
 
 def test_pages_lead_somewhere() -> None:
-    assert list(pages.wrong_on_pages()) == []
+    assert [*pages.wrong_on_pages(), *pages.unresolved_citations()] == []
 
 
 def test_pages_describe_what_there_is() -> None:
@@ -81,6 +81,11 @@ def test_offenders_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         ".venv/bin/pytest --fault-fil=x",
         "pytest faults/unsafe/gone.fault.yaml",
         "python -m rabbitmq_resilience.gone",
+        "make test-all PARTS=engine",
+        "rabbitmq-resilience trend nights --too trend.html",
+        "pytest -m 'partitions and not sloww'",
+        "pytest examples/applications/gone.py",
+        "pytest suites/test_kills.py::test_gone",
     ):
         assert list(pages.wrong_in(line)) != [], line
     for checked in (pages, structure):
