@@ -55,7 +55,8 @@ def _parser(program: str) -> argparse.ArgumentParser:
         prog=program,
         description=COMMANDS["tap"].does,
         epilog="Behind --, a command may follow. It finds the address of the first listener in AMQP_HOST and "
-        "AMQP_PORT, with --tls its authority in AMQP_CA_FILE, and the tap ends with it.",
+        "AMQP_PORT, with --tls its authority in AMQP_CA_FILE, and the tap ends with it. In AMQP_URL and AMQP_URLS the "
+        "addresses of brokers become those of the tap; user, password and virtual host stay.",
     )
     parser.add_argument("broker", nargs="*", help="amqp://HOST:PORT of each broker, or amqps://HOST:PORT; no password")
     parser.add_argument("--cluster", type=Path, metavar="FILE", help="all brokers of a cluster file, instead")
@@ -141,11 +142,13 @@ def _tapped(brokers: TappedBrokers, command: Sequence[str], stated: argparse.Nam
         }
         for name, port in ports.items():
             print(f"{name} is reached at {LOOPBACK}:{port}", flush=True)
-        trusted = {_NAMES.ca_file: str(tap.ca_file)} if stated.tls else {}
-        first = {_NAMES.host: LOOPBACK, _NAMES.port: str(next(iter(ports.values()))), **trusted}
+        listeners = {f"{one.host}:{one.port}": ports[name] for name, one in brokers.endpoints.items()}
+        environ = environ_of(listeners, os.environ, scheme="amqps" if certificate or stated.tls else "amqp")
+        if stated.tls:
+            environ[_NAMES.ca_file] = str(tap.ca_file)
         messages = WireMessages(folder)
         with suppress(KeyboardInterrupt):
-            status = _ended(command, first, messages, for_s=stated.seconds)
+            status = _ended(command, environ, messages, for_s=stated.seconds)
         asked_us = now_us()
     wire = messages.complete(asked_us=asked_us)
     print(*_report(used(_PROCESS, messages, wire)), sep="\n")
@@ -157,11 +160,32 @@ def _tapped(brokers: TappedBrokers, command: Sequence[str], stated: argparse.Nam
     return status or bool(unread)
 
 
+def environ_of(ports: Mapping[str, int], inherited: Mapping[str, str], *, scheme: str) -> dict[str, str]:
+    """Return the environment of the command. ``ports`` are the tap's, by HOST:PORT of the broker.
+
+    The variables for URLs lead to the tap: where one names a broker, its user, password and virtual host stay."""
+
+    def tapped(url: str) -> str:
+        parts = urlsplit(url)
+        login, at, address = parts.netloc.rpartition("@")
+        host, _, port = address.partition(":")
+        listener = ports.get(f"{host}:{port or _PORTS.get(parts.scheme)}")
+        if listener is None:
+            return url
+        return parts._replace(scheme=scheme, netloc=f"{login}{at}{LOOPBACK}:{listener}").geturl()
+
+    urls = [f"{scheme}://{LOOPBACK}:{port}" for port in ports.values()]
+    environ = {_NAMES.url: urls[0], _NAMES.urls: ",".join(urls), **inherited}
+    for name in (_NAMES.url, _NAMES.urls):
+        environ[name] = ",".join(map(tapped, environ[name].split(",")))
+    return {**environ, _NAMES.host: LOOPBACK, _NAMES.port: str(next(iter(ports.values())))}
+
+
 def _ended(command: Sequence[str], environ: Mapping[str, str], messages: WireMessages, *, for_s: float | None) -> int:
-    """Wait until the command, or the time, is over, and say every two seconds how much was said. ``environ``: further
-    variables of the command. Return its exit status, or 0. Raise TapError if it cannot be run."""
+    """Wait until the command, or the time, is over, and say every two seconds how much was said. Return the exit status
+    of the command, or 0. Raise TapError if it cannot be run."""
     try:
-        process = subprocess.Popen(list(command), env={**os.environ, **environ}) if command else None
+        process = subprocess.Popen(list(command), env=environ) if command else None
     except OSError as error:
         raise TapError(f"{command[0]} cannot be run: {error.strerror}") from error
     ends_s = None if for_s is None else time.monotonic() + for_s
@@ -191,9 +215,12 @@ def _wait(process: subprocess.Popen[bytes] | None, wait_s: float) -> None:
 
 def _report(use: Mapping[str, Any]) -> Iterator[str]:
     """Yield lines for people."""
-    yield f"published {use['published']:,} messages, {use['plain']:,} of them without confirms"
-    yield f"got {use['delivered']:,} messages, and acknowledged or rejected {use['acknowledged']:,} by hand"
-    advice = list(advised({"processes": {"it": use}, "plain_lost": {}}))
-    yield from (f"- {text}" for text in advice)
-    if not advice:
-        yield "nothing that it did is unsafe by itself; what happens in a fault is shown by a scenario"
+    if not use["published"] and not use["delivered"]:
+        yield "no message came through the tap: does the program take its address from AMQP_URL or AMQP_HOST?"
+    else:
+        yield f"published {use['published']:,} messages, {use['plain']:,} of them without confirms"
+        yield f"got {use['delivered']:,} messages, and acknowledged or rejected {use['acknowledged']:,} by hand"
+        advice = list(advised({"processes": {"it": use}, "plain_lost": {}}))
+        yield from (f"- {text}" for text in advice)
+        if not advice:
+            yield "nothing that it did is unsafe by itself; what happens in a fault is shown by a scenario"
