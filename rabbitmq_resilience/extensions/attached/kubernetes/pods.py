@@ -46,8 +46,10 @@ def configured(offer: Kubernetes, folder: Path) -> client.Configuration:
             )
     except (config.ConfigException, OSError) as error:
         where = named or os.environ.get("KUBECONFIG") or _DEFAULT
-        why = f"Kubernetes cannot be reached by {where}: {error} Name a file in offers.kubernetes.kubeconfig"
-        raise MachineError(why) from None
+        raise MachineError(
+            f"Kubernetes cannot be reached by {where}: {error} Name a file in offers.kubernetes.kubeconfig of the "
+            "cluster file (of find-pods: --kubeconfig)"
+        ) from None
     websocket.setdefaulttimeout(ANSWERS_WITHIN_S)
     return found
 
