@@ -40,8 +40,8 @@ class _Look:
 class LeadersSpread(InvariantSpec):
     """From ``within_s`` after each rebalancing on, no running node leads more queues than its even share, rounded up,
     and ``excess_max``. RabbitMQ promises this (rabbit_amqqueue:rebalance/3): with four queues on three nodes, two nodes
-    may lead two each. Only queues of the load count, and no classic ones that are not mirrored. A quorum queue with one member counts, as it
-    does for RabbitMQ, and cannot be moved: a node that leads nothing else may lead any number.
+    may lead two each. Only queues of the load count, and no classic ones that are not mirrored. A quorum queue with one
+    member counts, as it does for RabbitMQ, and cannot be moved: a node that leads nothing else may lead any number.
 
     The time after the next fault or rebalancing is not judged. The verdict is UNKNOWN if leaders were not seen for 10 s
     when they had to be spread. If they were not seen at all between that moment and the next fault, they must have been

@@ -50,8 +50,8 @@ class Netem(ScheduledFault):
     drops packets with a wrong checksum, so the broker sees the same as with a loss. ``duplicate_percent`` are sent
     twice, and TCP discards the second one.
 
-    Only losses with ``by: iptables`` were played on brokers so far. All else needs ``sch_netem`` in the kernel, which no
-    machine of this project had. ``suites/test_machines.py`` has a scenario for each, and skips it there."""
+    Only losses with ``by: iptables`` were played on brokers so far. All else needs ``sch_netem`` in the kernel, which
+    no machine of this project had. ``suites/test_machines.py`` has a scenario for each, and skips it there."""
 
     fault: Literal["netem"] = "netem"
     links: str

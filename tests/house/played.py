@@ -47,13 +47,13 @@ def can_be_stated() -> set[str]:
     inside += [each for model in _OWNED.values() for each in _values(model)]
     known: set[type[BaseModel]] = set()
     while inside:
-        model = inside.pop()
-        if model in known or (issubclass(model, ScheduledFault) and model is not ScheduledFault):
+        inner = inside.pop()
+        if inner in known or (issubclass(inner, ScheduledFault) and inner is not ScheduledFault):
             continue
-        known.add(model)
-        if model.__name__ != "Invariants":
-            found |= set(model.model_fields)
-            inside += _values(model)
+        known.add(inner)
+        if inner.__name__ != "Invariants":
+            found |= set(inner.model_fields)
+            inside += _values(inner)
     return found
 
 
@@ -121,7 +121,7 @@ def _in_python(tree: ast.Module) -> Iterator[str]:
             for key, bounds in zip(node.keys, node.values, strict=True):
                 if isinstance(key, ast.Constant) and key.value in INVARIANTS and isinstance(bounds, ast.Dict):
                     inner = (one.value for one in bounds.keys if isinstance(one, ast.Constant))
-                    yield from (f"{key.value}.{name}" for name in inner)
+                    yield from (f"{key.value!s}.{name!s}" for name in inner)
 
 
 def not_played() -> Iterator[str]:
