@@ -5,7 +5,7 @@ Copies hold credentials. They are only in memory: rows and events are all that i
 
 from __future__ import annotations
 
-import secrets
+import os
 import signal
 import sys
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from rabbitmq_resilience.history.event_log import EventLog
 from rabbitmq_resilience.tap.amqp_methods import Side
 from rabbitmq_resilience.tap.conversation import Conversation
 from rabbitmq_resilience.tap.copied_bytes import Copied, Copy, read_copies
-from rabbitmq_resilience.tap.message_identity import Hashes
+from rabbitmq_resilience.tap.message_identity import KEY_VARIABLE, Hashes
 from rabbitmq_resilience.tap.wire_history import EVENTS_FILE, WireWriter
 
 #: Rows are written this long after they were made, or a little later.
@@ -24,12 +24,12 @@ _FLUSH_EVERY_S = 0.25
 
 
 class Recorder:
-    """Record the conversations of all connections of a tap into a folder."""
+    """Record the conversations of all connections of a tap into a folder. ``key``: that of all hashes."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, key: bytes) -> None:
         self._rows = WireWriter(folder)
         self._events = EventLog(folder / EVENTS_FILE)
-        self._hashes = Hashes(secrets.token_bytes(16))
+        self._hashes = Hashes(key)
         self._open: dict[int, Conversation] = {}
         self._flushed_us = 0
 
@@ -72,7 +72,7 @@ class Recorder:
 def main(folder: Path) -> None:
     for ignored in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ignored, signal.SIG_IGN)  # the end of the input ends it, so that the record is whole
-    recorder = Recorder(folder)
+    recorder = Recorder(folder, bytes.fromhex(os.environ[KEY_VARIABLE]))
     try:
         for copy in read_copies(sys.stdin.fileno(), idle_s=_FLUSH_EVERY_S):
             if copy is None:

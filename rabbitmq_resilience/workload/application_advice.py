@@ -25,3 +25,18 @@ def advised(use: Mapping[str, Any]) -> Iterator[str]:
         if of["returned"]:
             text = f"{process} had not acknowledged {of['returned']:,} messages when their channel ended"
             yield f"{text}: they come again, so that its work must be harmless when it is done twice"
+        yield from _of_work(process, of.get("work", {}))
+
+
+def _of_work(process: str, work: Mapping[str, Any]) -> Iterator[str]:
+    """Yield advice from what a process wrote of its work, and from lines that could not be read."""
+    if work.get("uncommitted"):
+        text = f"{process} acknowledged {work['uncommitted']:,} messages that no process committed"
+        yield f"{text}: they are lost; acknowledge after the work"
+    if work.get("early"):
+        text = f"{process} acknowledged {work['early']:,} messages before they were committed"
+        text += f", up to {work['early_s_max']:g} s"
+        yield f"{text}: if it dies meanwhile, they are lost; acknowledge after the work"
+    if work.get("unread"):
+        text = f"{process} wrote {work['unread']:,} lines that say nothing of its work"
+        yield f"{text}; {work['first_unread']}"

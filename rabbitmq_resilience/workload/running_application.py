@@ -22,10 +22,12 @@ from rabbitmq_resilience.workload.application_history import CONNECTION_EVENTS, 
 from rabbitmq_resilience.workload.application_model import ROLE, ApplicationWorkload
 from rabbitmq_resilience.workload.application_processes import ApplicationInstance, end_all, environment_of
 from rabbitmq_resilience.workload.application_queues import ApplicationQueues
+from rabbitmq_resilience.workload.committed_work import EARLY_US, CommittedWork, epoch_us
 from rabbitmq_resilience.workload.drain import Depths, DepthsUnknown, DrainResult
 from rabbitmq_resilience.workload.process_guard import ProcessGuard
 from rabbitmq_resilience.workload.running_workload import Progress
 from rabbitmq_resilience.workload.wire_messages import TappedPublish, WireMessages
+from rabbitmq_resilience.workload.work_lines import read_work
 from rabbitmq_resilience.workload.worker import LoadNotBegunError
 
 _POLL_S = 0.2
@@ -55,7 +57,9 @@ class RunningApplication(Closing):
         self._cluster = cluster
         self._run = run
         self._folder = folder
+        self._logs = logs
         self._record = record
+        self._epoch_us = epoch_us()
         self._own: list[ApplicationEvent] = []
         self._queues: ApplicationQueues | None = None
         self._known_us = self._asked_us = self._drained_us = 0
@@ -304,11 +308,24 @@ class RunningApplication(Closing):
             drained_us=drained_us,
             judges_plain=self.workload.unconfirmed == "judged",
         )
+        work = self._work(drained_us)
         history = ApplicationHistory(application, self._messages, wire, tuple(self._own))
         use = history.write(self._folder)
+        for process, numbers in work.by_process().items():
+            use["processes"][process]["work"] = numbers
         self._record("application_use", **use)
+        for fields in work.events():
+            self._record("uncommitted", **fields)
         for advice in advised(use):
             self._record("note", detail=advice)
+
+    def _work(self, drained_us: int) -> CommittedWork:
+        written = {
+            name: read_work(self._logs, name, range(instance.lives)) for name, instance in self.instances.items()
+        }
+        was_set = abs(epoch_us() - self._epoch_us) > EARLY_US
+        origin_us = None if was_set else self._epoch_us
+        return CommittedWork(self._messages, written, self.tap.hashes.named, drained_us=drained_us, epoch_us=origin_us)
 
     def close(self) -> None:
         try:

@@ -48,7 +48,7 @@ class TappedPublish:
 
 @dataclass(slots=True)
 class TappedDelivery:
-    """A message that a process was sent. ``settled``: acknowledged or rejected, or taken as acknowledged.
+    """A message that a process was sent. ``settled``: acknowledged or rejected, or taken as acknowledged; and when.
     ``requeued``: rejected so that it comes again."""
 
     process: str
@@ -61,6 +61,8 @@ class TappedDelivery:
     identity: int
     body: int
     settled: bool = False
+    settled_us: int | None = None
+    rejected: bool = False
     requeued: bool = False
     #: Whether its channel ended first, so that the broker took it back.
     taken_back: bool = False
@@ -174,7 +176,9 @@ class WireMessages:
             case Kind.ACKED | Kind.REJECTED:
                 for tag in _meant(row, channel.deliveries):
                     delivery = channel.deliveries.pop(tag)
-                    delivery.settled, delivery.requeued = True, kind is Kind.REJECTED and row.flag
+                    delivery.settled, delivery.settled_us = True, row.t_us
+                    delivery.rejected = kind is Kind.REJECTED
+                    delivery.requeued = delivery.rejected and row.flag
 
     def _end_transaction(self, row: Row, channel: _WaitingMessages) -> None:
         """Settle the messages of a transaction. Those that were published after its end was asked for belong to the
@@ -214,6 +218,7 @@ class WireMessages:
         delivery = TappedDelivery(
             process, session, row.t_us, row.tag, row.place, row.flag, automatic, row.identity, row.body, automatic
         )
+        delivery.settled_us = row.t_us if automatic else None
         self.deliveries.append(delivery)
         self.delivered[process] += 1
         if not automatic:

@@ -102,7 +102,7 @@ def test_balancers_are_refused_as_a_tap_leads_to_one_broker(message: Messages, t
         fault_file.parse(text, folder=tmp_path)
 
 
-@pytest.mark.parametrize("name", ["stays_up", "reconnects", "consumers", "settled"])
+@pytest.mark.parametrize("name", ["stays_up", "reconnects", "consumers", "settled", "committed"])
 def test_what_is_judged_of_applications_alone_is_refused_for_a_generated_load(
     name: str, message: Messages, tmp_path: Path
 ) -> None:

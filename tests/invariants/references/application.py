@@ -195,6 +195,7 @@ def verdict(case: Case) -> Answer:
     verdicts["stays_up"] = "INVALID" if ended else "VALID"
     verdicts["consumers"] = consumers_verdict(case)
     matched = [one for _, deliveries in groups.values() for one in deliveries]
+    verdicts["committed"], work = committed_verdict(case, sent)
     verdicts["reconnects"] = reconnects_verdict(case, kept, matched + damaged)
     outcomes = [one.outcome for one in kept]
     return Answer(
@@ -203,8 +204,51 @@ def verdict(case: Case) -> Answer:
         (outcomes.count("nacked"), outcomes.count("returned")),
         tuple(sorted(verdicts.items())),
         numbers,
+        work,
         tuple(sorted((name, count) for name, count in by_consumer.items() if count)),
     )
+
+
+def committed_verdict(case: Case, sent: Sequence[Sent]) -> tuple[str, tuple[int, ...]]:
+    """Return whether each message that was acknowledged was committed; and how many were acknowledged, not committed,
+    and acknowledged first, and how many commits name no message that came."""
+    came = {row.identity for row in case.rows if row.kind in (Kind.DELIVERED, Kind.GOT)}
+    unmatched = sum(identity not in came for _, identity, _ in case.work)
+    counts, lost = [0, 0], set()
+    for number, row in enumerate(case.rows):
+        if row.kind not in (Kind.DELIVERED, Kind.GOT) or row.t_us >= us(DRAINED_S):
+            continue
+        same = [
+            one.row.named and one.row.mode is not Mode.PLAIN
+            for one in sent
+            if one.row.identity == row.identity and one.outcome == "confirmed"
+        ]
+        at_us = acknowledged_us(case, number)
+        if not case.work or not any(same) or at_us is None:
+            continue
+        counts[0] += 1
+        moments = [at_s for _, identity, at_s in case.work if identity == row.identity]
+        if not moments:
+            lost.add(row.identity)
+        elif row.mode is not Mode.AUTOMATIC:
+            counts[1] += all(at_s is not None and us(at_s) > at_us + 2_000 for at_s in moments)
+    numbers = (counts[0], len(lost), counts[1], unmatched)
+    if not counts[0] or len(case.work) == unmatched:
+        return "UNKNOWN", numbers
+    unclear = len(lost) <= case.unread + unmatched
+    return "VALID" if not lost else "UNKNOWN" if unclear else "INVALID", numbers
+
+
+def acknowledged_us(case: Case, number: int) -> int | None:
+    """Return when a delivery was acknowledged; None if it was not, or was rejected."""
+    row = case.rows[number]
+    if row.mode is Mode.AUTOMATIC:
+        return row.t_us
+    for later in case.rows[number + 1 :]:
+        mine = (later.connection, later.session) == (row.connection, row.session)
+        if mine and later.kind in (Kind.ACKED, Kind.REJECTED) and covers(later, row.tag):
+            return later.t_us if later.kind is Kind.ACKED else None
+    return None
 
 
 def sessions_of(case: Case) -> list[tuple[str, str, float, float]]:

@@ -24,11 +24,14 @@ PLACES, SKIPPED = ("q1", "q2"), {"q3": "its messages expire"}
 @dataclass(frozen=True)
 class Case:
     """What the tap recorded: ``rows`` and ``wire`` (second, connection, what, channel, fields), and ``own`` events of
-    processes (second, process, what, life)."""
+    processes (second, process, what, life). ``work``: what they committed (process, identity, second or None), and how
+    many lines of theirs cannot be read."""
 
     rows: tuple[Row, ...]
     wire: tuple[tuple[float, int, str, int, Mapping[str, Any]], ...]
     own: tuple[tuple[float, str, str, int], ...]
+    work: tuple[tuple[str, int, float | None], ...]
+    unread: int
     judged: bool
     planted: str
 
@@ -78,6 +81,8 @@ class Played:
         self.rows: list[Row] = []
         self.wire: list[tuple[float, int, str, int, Mapping[str, Any]]] = []
         self.own: list[tuple[float, str, str, int]] = []
+        self.work: list[tuple[str, int, float | None]] = []
+        self.commits = source.choice([0.0, 0.97, 1.0])
         self.queues: dict[str, list[Held]] = {name: [] for name in ("q1", "q2", "q3")}
         self.links: dict[str, Link] = {}
         self.lives = dict.fromkeys(PROCESSES, 0)
@@ -189,6 +194,8 @@ class Played:
             fields = {"tag": link.sent_tag, "flag": held.marked, "place": queue, "mode": mode}
             self.row(link, kind, identity=held.identity, body=body, **fields)
         held.marked = True
+        if link.automatic:
+            self.commit(link.process, held.identity)
 
     def settle(self, link: Link) -> None:
         if not link.sent:
@@ -198,8 +205,21 @@ class Played:
         self.row(link, kind, tag=tag, multiple=multiple, flag=requeue)
         for one in sorted((one for one in link.sent if one == tag or (multiple and one < tag)), reverse=True):
             queue, held = link.sent.pop(one)
+            if kind is Kind.ACKED:
+                self.commit(link.process, held.identity)
             if requeue or self.source.random() < 0.02:  # or the acknowledgement gets lost
                 self.queues[queue].insert(0, held)
+
+    def commit(self, process: str, identity: int) -> None:
+        """Let a process say that it committed a message: before it acknowledges it, later, without a moment, or not."""
+        source = self.source
+        if self.commits and source.random() >= self.commits:
+            self.planted.add("not committed")
+        elif self.commits:
+            late_s = source.choice([-0.5, -0.01, 0.0, 0.001, 0.001, 0.01, 0.5])
+            at_s = None if source.random() < 0.1 else self.at_s + late_s
+            by = process if source.random() < 0.9 else source.choice(PROCESSES)
+            self.work.append((by, identity if source.random() < 0.99 else -1, at_s))
 
     def delete(self) -> None:
         """Let the application delete, purge or unbind a queue."""
@@ -272,7 +292,9 @@ def generated(source: random.Random) -> Case:
             played.lose(played.links[process])
     drain(played)
     planted = "+".join(sorted(played.planted)) or "nothing"
-    return Case(tuple(played.rows), tuple(played.wire), tuple(played.own), source.random() < 0.3, planted)
+    unread = source.choice([0, 0, 0, 1, 3])
+    recorded = tuple(played.rows), tuple(played.wire), tuple(played.own), tuple(played.work)
+    return Case(*recorded, unread, source.random() < 0.3, planted)
 
 
 def acts_of(played: Played, link: Link) -> Sequence[Callable[[Link], None]]:
