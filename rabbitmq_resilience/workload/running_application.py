@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -22,6 +21,7 @@ from rabbitmq_resilience.workload.application_history import CONNECTION_EVENTS, 
 from rabbitmq_resilience.workload.application_model import ROLE, ApplicationWorkload
 from rabbitmq_resilience.workload.application_processes import ApplicationInstance, end_all, environment_of
 from rabbitmq_resilience.workload.application_queues import ApplicationQueues
+from rabbitmq_resilience.workload.awaited_messages import AwaitedMessages
 from rabbitmq_resilience.workload.committed_work import EARLY_US, CommittedWork, epoch_us
 from rabbitmq_resilience.workload.drain import Depths, DepthsUnknown, DrainResult
 from rabbitmq_resilience.workload.process_guard import ProcessGuard
@@ -65,7 +65,7 @@ class RunningApplication(Closing):
         self._known_us = self._asked_us = self._drained_us = 0
         self._stopped = False
         self._lock = threading.RLock()
-        self._owed: Counter[tuple[int, str]] = Counter()
+        self._awaited: AwaitedMessages | None = None
         folder.mkdir(parents=True, exist_ok=True)
         with ExitStack() as opened:
             guard = opened.enter_context(ProcessGuard())
@@ -130,12 +130,11 @@ class RunningApplication(Closing):
     def progress(self) -> Progress:
         with self._lock:
             self._update()
-            outcomes = Counter(publish.outcome for publish in self._messages.publishes)
             connected = sum(self.tap.state()["connections"].values()) if not self._stopped else 0
             return Progress(
                 published=sum(self._messages.published.values()),
                 confirmed=sum(self._messages.confirmed.values()),
-                refused=outcomes[Outcome.NACKED] + outcomes[Outcome.RETURNED],
+                refused=self._messages.refused,
                 unknown=0,
                 received=sum(self._messages.delivered.values()),
                 publishers_connected=connected,
@@ -191,6 +190,7 @@ class RunningApplication(Closing):
         """Take the queues that messages must arrive in from now on."""
         with self._lock:
             self._queues, self._known_us = queues, now_us()
+            self._awaited = AwaitedMessages(self._messages, queues, self._is_owed)
 
     def begin_variation(self) -> int:
         return now_us()
@@ -239,23 +239,17 @@ class RunningApplication(Closing):
                 lambda: not self._unsettled(), timeout_s=left_s, what="the last acknowledgements", poll_s=_POLL_S
             )
         with self._lock:
-            missing, owed = self._missing(), sum(self._owed.values())
+            missing, owed = self._missing(), self._awaited.owed if self._awaited is not None else 0
         return DrainResult(complete, owed, owed - missing, missing, str(detail))
 
     def _missing(self) -> int:
         """Return how many messages that must arrive have not."""
         with self._lock:
             self._update()
-            owed: Counter[tuple[int, str]] = Counter()
-            got: defaultdict[tuple[int, str], int] = defaultdict(int)
-            for publish in self._messages.publishes:
-                if self._is_owed(publish) and self._queues is not None:
-                    owed.update((publish.identity, queue) for queue in self._queues.owed(*publish.route))
-            for delivery in self._messages.deliveries:
-                key = (delivery.identity, delivery.queue)
-                got[key] += not delivery.redelivered or not got[key]
-            self._owed = owed
-            return sum(max(0, count - got[key]) for key, count in owed.items())
+            if self._awaited is None:
+                return 0
+            self._awaited.update()
+            return self._awaited.missing
 
     def _unsettled(self) -> int:
         with self._lock:
@@ -264,7 +258,8 @@ class RunningApplication(Closing):
 
     def _is_owed(self, publish: TappedPublish) -> bool:
         if publish.mode is Mode.PLAIN:
-            return self.workload.unconfirmed == "judged" and publish.sent_us >= self._known_us
+            judged = self.workload.unconfirmed == "judged" and not publish.returned
+            return judged and publish.sent_us >= self._known_us
         return publish.outcome is Outcome.CONFIRMED and publish.sent_us >= self._known_us
 
     def _update(self) -> None:

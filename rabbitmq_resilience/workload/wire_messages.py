@@ -99,6 +99,7 @@ class WireMessages:
         self.published: Counter[str] = Counter()
         self.confirmed: Counter[str] = Counter()
         self.delivered: Counter[str] = Counter()
+        self.refused = 0
 
     def update(self) -> None:
         """Read what was recorded since the last call."""
@@ -168,7 +169,7 @@ class WireMessages:
                 for tag in _meant(row, channel.confirms):
                     self._settle(channel.confirms.pop(tag), outcome, row.t_us)
             case Kind.RETURNED:
-                _mark_returned(row, channel)
+                self._returned(row, channel)
             case Kind.COMMITTED | Kind.ROLLED_BACK:
                 self._end_transaction(row, channel)
             case Kind.DELIVERED | Kind.GOT:
@@ -211,6 +212,19 @@ class WireMessages:
         publish.outcome = Outcome.RETURNED if publish.returned and outcome is Outcome.CONFIRMED else outcome
         publish.outcome_us = t_us
         self.confirmed[publish.process] += outcome is Outcome.CONFIRMED
+        self.refused += publish.outcome is not Outcome.CONFIRMED
+
+    def _returned(self, row: Row, channel: _WaitingMessages) -> None:
+        """Mark the first publish that waits and fits a returned message; it is returned before its confirm."""
+        fits = row.identity, (row.place, row.routing_key)
+        for publish in [*channel.confirms.values(), *channel.transaction]:
+            if not publish.returned and (publish.identity, publish.route) == fits:
+                publish.returned = True
+                return
+        if plain := channel.mandatory.get(fits):
+            publish = plain.popleft()
+            publish.returned, publish.outcome, publish.outcome_us = True, Outcome.RETURNED, row.t_us
+            self.refused += 1
 
     def _delivered(self, row: Row, session: Session, channel: _WaitingMessages) -> None:
         process, _ = self._connection(row.connection)
@@ -230,15 +244,3 @@ def _meant(row: Row, waiting: Mapping[int, object]) -> list[int]:
     if not row.multiple:
         return [row.tag] if row.tag in waiting else []
     return [tag for tag in waiting if tag <= row.tag or row.tag == 0]
-
-
-def _mark_returned(row: Row, channel: _WaitingMessages) -> None:
-    """Mark the first publish that waits and fits a returned message; it is returned before its confirm."""
-    fits = row.identity, (row.place, row.routing_key)
-    for publish in [*channel.confirms.values(), *channel.transaction]:
-        if not publish.returned and (publish.identity, publish.route) == fits:
-            publish.returned = True
-            return
-    if plain := channel.mandatory.get(fits):
-        publish = plain.popleft()
-        publish.returned, publish.outcome, publish.outcome_us = True, Outcome.RETURNED, row.t_us

@@ -56,6 +56,13 @@ class Answer:
         return f"{'lost' if self.lost else 'not lost'}, {judged}"
 
 
+def listed_queues() -> ApplicationQueues:
+    """Return the queues as the broker lists them."""
+    router = Router({"all": ("fanout", None), "by_key": ("direct", None)}, [Bound(n, q, False, k) for n, k, q in BOUND])
+    places = {name: QueuePlace(type="quorum", members=list(NODES), leader="a1") for name in PLACES}
+    return ApplicationQueues(places, SKIPPED, router, frozenset({"all", "by_key"}), us(ASKED_S))
+
+
 def found(case: Case) -> Answer:
     """Return what the conversion and the checkers say."""
     with tempfile.TemporaryDirectory() as name:
@@ -73,15 +80,12 @@ def _found(case: Case, folder: Path) -> Answer:
     own = [ApplicationEvent(t_us=us(at_s), process=name, event=what, life=life) for at_s, name, what, life in case.own]
     messages = WireMessages(folder)
     wire = messages.complete(asked_us=us(ENDED_S), drained_us=us(DRAINED_S))
-    router = Router({"all": ("fanout", None), "by_key": ("direct", None)}, [Bound(n, q, False, k) for n, k, q in BOUND])
-    places = {name: QueuePlace(type="quorum", members=list(NODES), leader="a1") for name in PLACES}
-    listed = ApplicationQueues(places, SKIPPED, router, frozenset({"all", "by_key"}), us(ASKED_S))
     application = Application(
         run=1,
         vhost="/",
         instances=PROCESSES,
         nodes=NODES,
-        queues=listed,
+        queues=listed_queues(),
         known_us=us(KNOWN_S),
         drained_us=us(DRAINED_S),
         judges_plain=case.judged,
