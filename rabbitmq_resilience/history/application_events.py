@@ -37,13 +37,15 @@ class ApplicationUseEvent(Event):
       messages; the messages that it ``acknowledged``, and of these the ones that no process committed
       (``uncommitted``), or only later (``early``, by ``early_s_max`` at most); commits of messages that did not come
       (``unmatched``); lines that say nothing (``unread``, ``first_unread``).
-    - ``plain_lost``: messages without confirms that did not arrive, by process. ``skipped``: queues whose messages may
+    - ``plain_lost``: messages without confirms that did not arrive, by process; ``may_have_expired``: messages with a
+      time to live of their own that did not. ``skipped``: queues whose messages may
       be gone by design, each with the reason. ``foreign``: deliveries of messages that no process published."""
 
     kind: ClassVar[str] = "application_use"
 
     processes: Mapping[str, Mapping[str, Any]]
     plain_lost: Mapping[str, int] = field(default_factory=dict)
+    may_have_expired: Mapping[str, int] = field(default_factory=dict)
     skipped: Mapping[str, str] = field(default_factory=dict)
     foreign: int = 0
 

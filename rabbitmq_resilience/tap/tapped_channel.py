@@ -134,6 +134,7 @@ class TappedChannel:
             "body": int.from_bytes(digest),
             "identity": identity,
             "named": named,
+            "expires": "expiration" in properties,
         }
         self._row(**fields, **self._fields_of(content.method))
         self._do_unanswered()

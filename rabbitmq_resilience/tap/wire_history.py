@@ -52,6 +52,7 @@ class Row(NamedTuple):
     - ``multiple``: all tags up to this one. ``flag``: of a publish and a return mandatory, of a delivery redelivered,
       of a rejection requeue.
     - ``place``: the exchange of a publish or a return, the queue of a delivery; empty if it is not known.
+    - ``expires``: whether the message has a time to live of its own (``expiration``).
     - ``size_bytes``, ``body``: length and checksum of the body. ``identity``: what distinguishes the message from
       others; from its message_id if it is ``named``. Both are hashes with a key that is kept nowhere.
     """
@@ -71,6 +72,7 @@ class Row(NamedTuple):
     body: int = 0
     identity: int = 0
     named: bool = False
+    expires: bool = False
 
 
 WIRE = pa.schema(
@@ -90,6 +92,7 @@ WIRE = pa.schema(
         ("body", pa.uint64()),
         ("identity", pa.uint64()),
         ("named", pa.bool_()),
+        ("expires", pa.bool_()),
     ]
 )
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import Any
+
+#: How many queues are named of those that are not judged for one reason.
+_NAMED_MAX = 5
 
 
 def advised(use: Mapping[str, Any]) -> Iterator[str]:
@@ -26,6 +30,15 @@ def advised(use: Mapping[str, Any]) -> Iterator[str]:
             text = f"{process} had not acknowledged {of['returned']:,} messages when their channel ended"
             yield f"{text}: they come again, so that its work must be harmless when it is done twice"
         yield from _of_work(process, of.get("work", {}))
+    for process, count in use.get("may_have_expired", {}).items():
+        text = f"{count:,} messages of {process} have a time to live (expiration) and did not arrive"
+        yield f"{text}: they may have expired, and are not judged"
+    queues: defaultdict[str, list[str]] = defaultdict(list)
+    for name, reason in use.get("skipped", {}).items():
+        queues[reason].append(name)
+    for reason, names in queues.items():
+        some = ", ".join(names[:_NAMED_MAX]) + (f" and {len(names) - _NAMED_MAX} more" * (len(names) > _NAMED_MAX))
+        yield f"what is lost in {some} is not judged: {reason}"
 
 
 def _of_work(process: str, work: Mapping[str, Any]) -> Iterator[str]:

@@ -257,10 +257,11 @@ class RunningApplication(Closing):
             return self._messages.unsettled()
 
     def _is_owed(self, publish: TappedPublish) -> bool:
+        if publish.expires or publish.sent_us < self._known_us:
+            return False
         if publish.mode is Mode.PLAIN:
-            judged = self.workload.unconfirmed == "judged" and not publish.returned
-            return judged and publish.sent_us >= self._known_us
-        return publish.outcome is Outcome.CONFIRMED and publish.sent_us >= self._known_us
+            return self.workload.unconfirmed == "judged" and not publish.returned
+        return publish.outcome is Outcome.CONFIRMED
 
     def _update(self) -> None:
         if not self._stopped:

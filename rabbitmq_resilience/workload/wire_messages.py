@@ -28,7 +28,8 @@ class ConnectionOwner(NamedTuple):
 
 @dataclass(slots=True)
 class TappedPublish:
-    """A message that a process published, and what became of it. ``tag``: the number of its confirm."""
+    """A message that a process published, and what became of it. ``tag``: the number of its confirm. ``expires``: it
+    has a time to live of its own."""
 
     process: str
     node: str
@@ -41,6 +42,7 @@ class TappedPublish:
     named: bool
     body: int
     mandatory: bool
+    expires: bool = False
     outcome: Outcome = Outcome.UNKNOWN
     outcome_us: int | None = None
     returned: bool = False
@@ -195,7 +197,8 @@ class WireMessages:
         route = (row.place, row.routing_key)
         mode = Mode(row.mode)
         publish = TappedPublish(
-            process, node, session, row.t_us, row.tag, mode, route, row.identity, row.named, row.body, row.flag
+            *(process, node, session, row.t_us, row.tag, mode, route, row.identity, row.named, row.body, row.flag),
+            expires=row.expires,
         )
         self.publishes.append(publish)
         self.published[process] += 1

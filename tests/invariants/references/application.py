@@ -177,7 +177,7 @@ def verdict(case: Case) -> Answer:
             by_consumer[delivery.process] += 1
     lost = 0
     for messages, deliveries in groups.values():
-        owed = [one for one in messages if one.outcome == "confirmed" and is_in_time(one)]
+        owed = [one for one in messages if one.outcome == "confirmed" and is_in_time(one) and not one.row.expires]
         missing = len(owed) - matched_of(firsts_of(deliveries), owed)
         its = owed_of(case, messages[0].row)
         all_came = all(groups[messages[0].row.identity, messages[0].row.body, queue][1] for queue in its)

@@ -53,6 +53,7 @@ class Waiting(NamedTuple):
     body: int
     route: tuple[str, str]
     mandatory: bool
+    expires: bool
 
 
 @dataclass
@@ -89,6 +90,7 @@ class Played:
         self.connections = 0
         self.next = 100
         self.planted: set[str] = set()
+        self.expires = source.choice([0.0, 0.0, 0.2])
         self.equal = source.choice([0, 0, 0.2, 0.9])
         self.polling = {process for process in PROCESSES if source.random() < 0.2}
         self.named = source.random() < 0.5
@@ -129,21 +131,24 @@ class Played:
         else:
             identity = body = self.next
             self.next += 1
-        mandatory, tag = source.random() < 0.3, 0
+        mandatory, expires, tag = source.random() < 0.3, source.random() < self.expires, 0
         if link.mode is Mode.CONFIRMS:
             link.tag += 1
             tag = link.tag
         fields = {"tag": tag, "mode": link.mode, "flag": mandatory, "place": route[0], "routing_key": route[1]}
-        self.row(link, Kind.PUBLISHED, identity=identity, body=body, named=named, **fields)
+        self.row(link, Kind.PUBLISHED, identity=identity, body=body, named=named, expires=expires, **fields)
+        sent = Waiting(tag, identity, body, route, mandatory, expires)
         if link.mode is Mode.PLAIN:
-            self.route(link, Waiting(tag, identity, body, route, mandatory))
+            self.route(link, sent)
         else:
-            link.waiting.append(Waiting(tag, identity, body, route, mandatory))
+            link.waiting.append(sent)
 
     def route(self, link: Link, one: Waiting) -> None:
         reached = reached_by(one.route)
         for name in reached:
-            if self.source.random() < 0.04 and not self.planted & {"loss"}:
+            if one.expires and self.source.random() < 0.5:
+                self.planted.add("expired")
+            elif self.source.random() < 0.04 and not self.planted & {"loss"}:
                 self.planted.add("loss")
             else:
                 self.queues[name].append(Held(one.identity, one.body))

@@ -274,6 +274,7 @@ class Heard:
             "body": body,
             "identity": identity,
             "named": named,
+            "expires": "expiration" in given,
         }
         if name == "basic.publish":
             life.published += life.mode in {"CONFIRMS", "TRANSACTIONS"}
