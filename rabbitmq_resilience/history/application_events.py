@@ -38,14 +38,17 @@ class ApplicationUseEvent(Event):
       (``uncommitted``), or only later (``early``, by ``early_s_max`` at most); commits of messages that did not come
       (``unmatched``); lines that say nothing (``unread``, ``first_unread``).
     - ``plain_lost``: messages without confirms that did not arrive, by process; ``may_have_expired``: messages with a
-      time to live of their own that did not. ``skipped``: queues whose messages may
-      be gone by design, each with the reason. ``foreign``: deliveries of messages that no process published."""
+      time to live of their own that did not. ``order``: by queue how many deliveries could be ``judged``, came to
+      several consumers at a time (``shared``), or cannot be distinguished (``equal``); None in older records.
+    - ``skipped``: queues whose messages may be gone by design, each with the reason. ``foreign``: deliveries of what no
+      process published."""
 
     kind: ClassVar[str] = "application_use"
 
     processes: Mapping[str, Mapping[str, Any]]
     plain_lost: Mapping[str, int] = field(default_factory=dict)
     may_have_expired: Mapping[str, int] = field(default_factory=dict)
+    order: Mapping[str, Mapping[str, int]] | None = None
     skipped: Mapping[str, str] = field(default_factory=dict)
     foreign: int = 0
 
@@ -59,6 +62,20 @@ class UncommittedEvent(Event):
 
     process: str
     queue: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class OvertakenEvent(Event):
+    """A message that came to ``process`` from ``queue`` at that moment, though one came before it that ``publisher``
+    published after it on the same channel; ``sent_us`` and ``later_us``: when the two were published."""
+
+    kind: ClassVar[str] = "overtaken"
+
+    process: str
+    queue: str
+    publisher: str
+    sent_us: int
+    later_us: int
 
 
 @dataclass(frozen=True, kw_only=True)

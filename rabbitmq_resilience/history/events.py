@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, Self
 from rabbitmq_resilience.history.application_events import (
     ApplicationEvent,
     ApplicationUseEvent,
+    OvertakenEvent,
     UncommittedEvent,
     WireEvent,
 )
@@ -318,7 +319,15 @@ class NoteEvent(Event):
     detail: str = ""
 
 
-__all__ = ["ApplicationEvent", "ApplicationUseEvent", "Event", "EventError", "UncommittedEvent", "WireEvent"]
+__all__ = [
+    "ApplicationEvent",
+    "ApplicationUseEvent",
+    "Event",
+    "EventError",
+    "OvertakenEvent",
+    "UncommittedEvent",
+    "WireEvent",
+]
 
 KINDS: Mapping[str, type[Event]] = {kind.kind: kind for kind in Event.__subclasses__()}
 

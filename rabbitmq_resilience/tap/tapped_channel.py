@@ -135,6 +135,7 @@ class TappedChannel:
             "identity": identity,
             "named": named,
             "expires": "expiration" in properties,
+            "priority": properties.get("priority", 0),
         }
         self._row(**fields, **self._fields_of(content.method))
         self._do_unanswered()

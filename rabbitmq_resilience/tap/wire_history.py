@@ -52,7 +52,7 @@ class Row(NamedTuple):
     - ``multiple``: all tags up to this one. ``flag``: of a publish and a return mandatory, of a delivery redelivered,
       of a rejection requeue.
     - ``place``: the exchange of a publish or a return, the queue of a delivery; empty if it is not known.
-    - ``expires``: whether the message has a time to live of its own (``expiration``).
+    - ``priority``: that of the message; 0 if it states none. ``expires``: whether it has a time to live of its own.
     - ``size_bytes``, ``body``: length and checksum of the body. ``identity``: what distinguishes the message from
       others; from its message_id if it is ``named``. Both are hashes with a key that is kept nowhere.
     """
@@ -73,6 +73,7 @@ class Row(NamedTuple):
     identity: int = 0
     named: bool = False
     expires: bool = False
+    priority: int = 0
 
 
 WIRE = pa.schema(
@@ -93,6 +94,7 @@ WIRE = pa.schema(
         ("identity", pa.uint64()),
         ("named", pa.bool_()),
         ("expires", pa.bool_()),
+        ("priority", pa.uint8()),
     ]
 )
 

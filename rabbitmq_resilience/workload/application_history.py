@@ -113,6 +113,11 @@ class ApplicationHistory:
         published = {publish.identity for publish in self._messages.publishes}
         return sum(delivery.identity not in published for delivery in self._messages.deliveries)
 
+    @property
+    def skipped(self) -> Mapping[str, str]:
+        """Return the queues that are not judged, each with the reason."""
+        return self._skipped
+
     def write(self, folder: Path) -> dict[str, Any]:
         """Write streams, routes, counts and events into ``folder``, and return the fields of "application_use"."""
         plain_lost, expired = self._plain_lost(), self._expired()

@@ -23,6 +23,7 @@ from rabbitmq_resilience.workload.application_processes import ApplicationInstan
 from rabbitmq_resilience.workload.application_queues import ApplicationQueues
 from rabbitmq_resilience.workload.awaited_messages import AwaitedMessages
 from rabbitmq_resilience.workload.committed_work import EARLY_US, CommittedWork, epoch_us
+from rabbitmq_resilience.workload.delivery_order import DeliveryOrder
 from rabbitmq_resilience.workload.drain import Depths, DepthsUnknown, DrainResult
 from rabbitmq_resilience.workload.process_guard import ProcessGuard
 from rabbitmq_resilience.workload.running_workload import Progress
@@ -306,12 +307,15 @@ class RunningApplication(Closing):
         )
         work = self._work(drained_us)
         history = ApplicationHistory(application, self._messages, wire, tuple(self._own))
+        order = DeliveryOrder(self._messages, wire, self._queues, history.skipped)
         use = history.write(self._folder)
         for process, numbers in work.by_process().items():
             use["processes"][process]["work"] = numbers
-        self._record("application_use", **use)
+        self._record("application_use", **use, order=order.by_queue)
         for fields in work.events():
             self._record("uncommitted", **fields)
+        for fields in order.events():
+            self._record("overtaken", **fields)
         for advice in advised(use):
             self._record("note", detail=advice)
 

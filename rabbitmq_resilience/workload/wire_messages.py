@@ -43,6 +43,7 @@ class TappedPublish:
     body: int
     mandatory: bool
     expires: bool = False
+    priority: int = 0
     outcome: Outcome = Outcome.UNKNOWN
     outcome_us: int | None = None
     returned: bool = False
@@ -199,6 +200,7 @@ class WireMessages:
         publish = TappedPublish(
             *(process, node, session, row.t_us, row.tag, mode, route, row.identity, row.named, row.body, row.flag),
             expires=row.expires,
+            priority=row.priority,
         )
         self.publishes.append(publish)
         self.published[process] += 1

@@ -58,7 +58,7 @@ WORKLOADS = {
 }
 FAULT = {"at_s": 1, "for_s": 2}
 FILES: dict[str, dict[str, Any]] = {
-    "order": {"invariants": {"order": {}}},
+    "order among several consumers": {"invariants": {"order": {"shared_queues": "judged"}}},
     "metadata": {"invariants": {"metadata": {}}},
     "dead letters": {"invariants": {"dead_letters": {}}},
     "an unknown process of a link": {

@@ -10,13 +10,14 @@ from typing import Any
 
 from rabbitmq_resilience.checkers.verdict import History
 from rabbitmq_resilience.history.event_log import EventLog, read_events
-from rabbitmq_resilience.history.events import ApplicationEvent, UncommittedEvent, WorkerEvent
+from rabbitmq_resilience.history.events import ApplicationEvent, OvertakenEvent, UncommittedEvent, WorkerEvent
 from rabbitmq_resilience.history.history import DELIVERIES, PUBLISHES, Outcome, StreamReader
 from rabbitmq_resilience.history.routes import Routes
 from rabbitmq_resilience.tap.wire_history import EVENTS_FILE, WireWriter
 from rabbitmq_resilience.workload.application_history import Application, ApplicationHistory
 from rabbitmq_resilience.workload.application_queues import ApplicationQueues
 from rabbitmq_resilience.workload.committed_work import CommittedWork
+from rabbitmq_resilience.workload.delivery_order import DeliveryOrder
 from rabbitmq_resilience.workload.matching import Bound, Router
 from rabbitmq_resilience.workload.queues import QueuePlace
 from rabbitmq_resilience.workload.wire_messages import WireMessages
@@ -49,6 +50,7 @@ class Answer:
     verdicts: tuple[tuple[str, str], ...]
     settled: tuple[int, ...]
     work: tuple[int, ...]
+    order: tuple[int, ...]
     by_consumer: tuple[tuple[str, int], ...]
 
     def __str__(self) -> str:
@@ -91,16 +93,20 @@ def _found(case: Case, folder: Path) -> Answer:
         judges_plain=case.judged,
     )
     work = _work(case, messages)
-    use = ApplicationHistory(application, messages, wire, own).write(folder)
+    converted = ApplicationHistory(application, messages, wire, own)
+    order = DeliveryOrder(messages, wire, listed_queues(), converted.skipped)
+    use = converted.write(folder) | {"order": order.by_queue}
     for process, said in work.by_process().items():
         use["processes"][process]["work"] = said
     uncommitted = [UncommittedEvent(**fields) for fields in work.events()]
-    judged = _history(folder, use, [*wire, *own, *uncommitted])
+    overtaken = [OvertakenEvent(**fields) for fields in order.events()]
+    judged = _history(folder, use, [*wire, *own, *uncommitted, *overtaken])
     loss = checked("no_loss", judged)
     verdicts = {
         "settled": checked("settled", judged),
         "stays_up": checked("stays_up", judged),
         "committed": checked("committed", judged),
+        "order": checked("order", judged),
         "consumers": checked("consumers", judged, within_s=WITHIN_S),
         "reconnects": checked("reconnects", judged, within_s=WITHIN_S),
     }
@@ -119,6 +125,7 @@ def _found(case: Case, folder: Path) -> Answer:
         tuple(sorted((name, str(finding.verdict)) for name, finding in verdicts.items())),
         tuple(settled[name] for name in names),
         tuple(verdicts["committed"].numbers[name] for name in ("acknowledged", "uncommitted", "early", "unmatched")),
+        tuple(verdicts["order"].numbers[name] for name in ("judged", "shared", "equal", "overtaken")),
         tuple(sorted(counts.items())),
     )
 

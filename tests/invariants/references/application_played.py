@@ -54,6 +54,7 @@ class Waiting(NamedTuple):
     route: tuple[str, str]
     mandatory: bool
     expires: bool
+    priority: int
 
 
 @dataclass
@@ -91,6 +92,8 @@ class Played:
         self.next = 100
         self.planted: set[str] = set()
         self.expires = source.choice([0.0, 0.0, 0.2])
+        self.disorder = source.choice([0.0, 0.0, 0.03])
+        self.alone = source.random() < 0.5
         self.equal = source.choice([0, 0, 0.2, 0.9])
         self.polling = {process for process in PROCESSES if source.random() < 0.2}
         self.named = source.random() < 0.5
@@ -111,12 +114,16 @@ class Played:
         self.say(number, "channel_opened", channel=1, session=0)
         mode = source.choice([Mode.CONFIRMS, Mode.CONFIRMS, Mode.CONFIRMS, Mode.TRANSACTIONS, Mode.PLAIN])
         link = self.links[process] = Link(process, number, 0, mode, source.random() < 0.15, process in self.polling)
-        for queue in source.sample(("q1", "q2", "q3"), source.choice([0, 1, 2])) if process != "app-0" else ():
+        for queue in source.sample(("q1", "q2", "q3"), source.choice([0, 1, 2])) if self.may_consume(process) else ():
             link.consumes[queue] = f"c{number}{queue}"
             if link.polls:
                 continue
             fields = {"consumer": link.consumes[queue], "queue": queue, "automatic": link.automatic, "prefetch": 5}
             self.say(number, "consuming", channel=1, session=0, **fields)
+
+    def may_consume(self, process: str) -> bool:
+        """Return whether a process consumes; in some runs one alone does."""
+        return process == PROCESSES[1] or (process != PROCESSES[0] and not self.alone)
 
     def publish(self, link: Link) -> None:
         source = self.source
@@ -135,9 +142,11 @@ class Played:
         if link.mode is Mode.CONFIRMS:
             link.tag += 1
             tag = link.tag
+        priority = source.choice([0] * 9 + [5])
         fields = {"tag": tag, "mode": link.mode, "flag": mandatory, "place": route[0], "routing_key": route[1]}
-        self.row(link, Kind.PUBLISHED, identity=identity, body=body, named=named, expires=expires, **fields)
-        sent = Waiting(tag, identity, body, route, mandatory, expires)
+        fields |= {"expires": expires, "priority": priority}
+        self.row(link, Kind.PUBLISHED, identity=identity, body=body, named=named, **fields)
+        sent = Waiting(tag, identity, body, route, mandatory, expires, priority)
         if link.mode is Mode.PLAIN:
             self.route(link, sent)
         else:
@@ -151,7 +160,11 @@ class Played:
             elif self.source.random() < 0.04 and not self.planted & {"loss"}:
                 self.planted.add("loss")
             else:
-                self.queues[name].append(Held(one.identity, one.body))
+                place = len(self.queues[name])
+                if one.priority or self.source.random() < self.disorder:
+                    place = self.source.randint(0, place)
+                    self.planted |= set() if one.priority else {"disorder"}
+                self.queues[name].insert(place, Held(one.identity, one.body))
         if not reached and one.mandatory:
             fields = {"place": one.route[0], "routing_key": one.route[1]}
             self.row(link, Kind.RETURNED, identity=one.identity, body=one.body, **fields)

@@ -275,6 +275,7 @@ class Heard:
             "identity": identity,
             "named": named,
             "expires": "expiration" in given,
+            "priority": given.get("priority", 0),
         }
         if name == "basic.publish":
             life.published += life.mode in {"CONFIRMS", "TRANSACTIONS"}
