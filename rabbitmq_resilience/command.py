@@ -17,7 +17,10 @@ from rabbitmq_resilience.tools.locations import TOOLS, content
 
 PROGRAM = "rabbitmq-resilience"
 #: The examples that ``init`` copies without ``--all``.
-FIRST_EXAMPLES = ("zone_cut_off.fault.yaml", "test_broker_dies.py", "topologies/three_zones.yaml")
+FIRST_EXAMPLES = (
+    *("zone_cut_off.fault.yaml", "test_broker_dies.py", "topologies/three_zones.yaml"),
+    *("application.fault.yaml", "shop.py"),
+)
 PYTEST_INI = """\
 # Options for each session here; `pytest --help` lists all of them, under "RabbitMQ resilience".
 [pytest]

@@ -151,9 +151,10 @@ def test_a_first_folder_is_made_and_checked(installed: Installed) -> None:
     done = installed.run("rabbitmq-resilience", "init", "incidents")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "zone_cut_off.fault.yaml" in done.stdout
+    assert (installed.folder / "incidents" / "shop.py").is_file()
     checked = installed.run("pytest", "--check-only", "incidents")
     assert checked.returncode == 0, checked.stdout + checked.stderr
-    assert re.search(r"\b3 passed", checked.stdout), checked.stdout
+    assert re.search(r"\b4 passed", checked.stdout), checked.stdout
     again = installed.run("rabbitmq-resilience", "init", "incidents")
     assert again.returncode == 1
     assert "is not empty" in again.stderr

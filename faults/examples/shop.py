@@ -11,11 +11,14 @@ import os
 import signal
 import sys
 import threading
+import time
 import uuid
+from pathlib import Path
 
 import pika
 from pika.adapters.blocking_connection import BlockingChannel, BlockingConnection
 from pika.exceptions import AMQPError
+from pika.spec import Basic
 
 QUEUE = "orders"
 EVERY_S = 0.02
@@ -53,10 +56,24 @@ def produce(connection: BlockingConnection, channel: BlockingChannel) -> None:
 
 def work(connection: BlockingConnection, channel: BlockingChannel) -> None:
     """Work on orders, and acknowledge each one afterwards."""
+
+    def take(channel: BlockingChannel, method: Basic.Deliver, properties: pika.BasicProperties, body: bytes) -> None:
+        assert json.loads(body)["order"]  # this is the work
+        say_committed(str(properties.message_id))
+        channel.basic_ack(method.delivery_tag)
+
     channel.basic_qos(prefetch_count=20)
-    channel.basic_consume(QUEUE, lambda its, method, _, __: its.basic_ack(method.delivery_tag))
+    channel.basic_consume(QUEUE, take)
     while not stop.is_set():
         connection.process_data_events(time_limit=0.2)
+
+
+def say_committed(message_id: str) -> None:
+    """Write that an order is done, if the environment names a file for this; it is one line, written at once."""
+    if path := os.environ.get("RABBITMQ_RESILIENCE_EVENTS"):
+        line = json.dumps({"event": "committed", "message_id": message_id, "at": time.time()})
+        with Path(path).open("a", encoding="utf-8") as events:
+            events.write(line + "\n")
 
 
 if __name__ == "__main__":

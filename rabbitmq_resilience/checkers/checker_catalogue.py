@@ -20,6 +20,7 @@ from rabbitmq_resilience.checkers.assumptions import (
 )
 from rabbitmq_resilience.checkers.availability import Availability
 from rabbitmq_resilience.checkers.backlog import Backlog
+from rabbitmq_resilience.checkers.committed import Committed
 from rabbitmq_resilience.checkers.consumers_back import ConsumersBack
 from rabbitmq_resilience.checkers.dead_letters import DeadLetterPromise
 from rabbitmq_resilience.checkers.disk import Disk
@@ -73,6 +74,7 @@ OURS: Mapping[str, type[InvariantSpec]] = {
     "reconnects": Reconnects,
     "consumers": ConsumersBack,
     "settled": Settled,
+    "committed": Committed,
 }
 
 INVARIANTS: Mapping[str, type[InvariantSpec]] = merged(OURS, "invariants", base=InvariantSpec)

@@ -10,6 +10,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from rabbitmq_resilience.checkers.application_order import order_of_application
 from rabbitmq_resilience.checkers.columns import Array, grouped, matching, messages, pieces
 from rabbitmq_resilience.checkers.facts import Facts
 from rabbitmq_resilience.checkers.loss_permits import permits_loss, splits_of
@@ -23,6 +24,7 @@ from rabbitmq_resilience.checkers.message_ledger import (
 )
 from rabbitmq_resilience.checkers.units import counted
 from rabbitmq_resilience.checkers.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
+from rabbitmq_resilience.history.events import ApplicationUseEvent
 from rabbitmq_resilience.history.history import Outcome
 
 #: How many suspicious deliveries are examined one by one. Beyond this a violation is certain, and its exact size is not
@@ -54,6 +56,11 @@ class Order(InvariantSpec):
     named, and not judged. With ``shared_queues: judged`` they are judged too, by the time of receipt at any consumer,
     although brokers do not promise this order.
 
+    Of an application, messages are compared that were published on one channel, through one exchange and with one
+    priority, and came to one channel from one queue whose only consumer it was; also those that were published without
+    confirms. Messages are left out that are equal to others, came again, or were refused. If the cluster's mode allows
+    splits, a message that was overtaken makes the verdict UNKNOWN.
+
     The verdict is UNKNOWN if there are deliveries but no queue to judge, or if no delivery came from a judged queue
     after a fault had begun. Without deliveries there was no disorder. Messages that were taken on two sides of a split,
     which the mode allowed, have no common order: they are counted apart.
@@ -64,6 +71,9 @@ class Order(InvariantSpec):
     shared_queues: Literal["named", "judged"] = "named"
 
     def check(self, history: History) -> Finding:
+        use = next(history.facts.of_kind(ApplicationUseEvent), None)
+        if use is not None and use.order is not None:
+            return order_of_application(history.facts, use.order)
         ledger = ledger_of(history)
         by_queue: defaultdict[int, dict[Key, Reading]] = defaultdict(dict)
         for key, reading in ledger.readings.items():

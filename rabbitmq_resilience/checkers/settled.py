@@ -9,7 +9,7 @@ from rabbitmq_resilience.checkers.units import counted
 from rabbitmq_resilience.checkers.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
 from rabbitmq_resilience.history.events import ApplicationUseEvent
 
-_NOT_SEEN = "whether it was worked on first cannot be seen on the wire"
+_NOT_SEEN = "; whether it was worked on first cannot be seen on the wire, and the program wrote nothing of it"
 
 
 class Settled(InvariantSpec):
@@ -38,7 +38,8 @@ class Settled(InvariantSpec):
             summary = f"{counted(total['acknowledged'], 'delivery was', 'deliveries were')} acknowledged or rejected"
             if total["returned"]:
                 summary += f", and {total['returned']} went back to their queue with their channel"
-            return Finding(Verdict.VALID, f"{summary}; {_NOT_SEEN}", numbers, (), coverage)
+            says = any(fields.get("work") for fields in use.processes.values())
+            return Finding(Verdict.VALID, summary + ("" if says else _NOT_SEEN), numbers, (), coverage)
         examples = tuple(
             f"{process} holds {counted(count, 'message')} of {queue}, neither acknowledged nor rejected"
             for process, fields in use.processes.items()

@@ -9,7 +9,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Self
 
-from rabbitmq_resilience.history.application_events import ApplicationEvent, ApplicationUseEvent, WireEvent
+from rabbitmq_resilience.history.application_events import (
+    ApplicationEvent,
+    ApplicationUseEvent,
+    OvertakenEvent,
+    UncommittedEvent,
+    WireEvent,
+)
 from rabbitmq_resilience.history.effect import Effect as Effect  # noqa: PLC0414 - where it was before
 from rabbitmq_resilience.history.event_base import Event, EventError
 from rabbitmq_resilience.history.variation import Variation
@@ -313,7 +319,15 @@ class NoteEvent(Event):
     detail: str = ""
 
 
-__all__ = ["ApplicationEvent", "ApplicationUseEvent", "Event", "EventError", "WireEvent"]
+__all__ = [
+    "ApplicationEvent",
+    "ApplicationUseEvent",
+    "Event",
+    "EventError",
+    "OvertakenEvent",
+    "UncommittedEvent",
+    "WireEvent",
+]
 
 KINDS: Mapping[str, type[Event]] = {kind.kind: kind for kind in Event.__subclasses__()}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from rabbitmq_resilience.checkers.order import Order
 from rabbitmq_resilience.model.yaml_files import Location
 from rabbitmq_resilience.scenario.model import Scenario
 from rabbitmq_resilience.workload.application_model import ApplicationWorkload, missing_programs
@@ -15,6 +16,10 @@ def application_problems(scenario: Scenario, driver: str | None) -> Iterator[tup
     played already (``driver`` is None)."""
     workload = scenario.workload
     assert isinstance(workload, ApplicationWorkload)
+    order = scenario.chosen_invariants.get("order")
+    if isinstance(order, Order) and order.shared_queues == "judged":
+        text = "brokers promise no order among several consumers, and an application is held to promises; leave it out"
+        yield ("invariants", "order", "shared_queues"), text
     if scenario.topology.balancers:
         text = "a tap leads to one broker, and a balancer chooses it; take a topology without them"
         yield ("topology", "balancers"), text

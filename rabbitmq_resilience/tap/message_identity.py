@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
 _HASH_BYTES = 8
+#: The variable in which the recorder of a tap gets the key of its hashes. It is kept nowhere else.
+KEY_VARIABLE = "RABBITMQ_RESILIENCE_TAP_KEY"
 #: Headers that brokers add or remove: dead lettering, delivery counts, routes and the time of arrival.
 _OF_BROKERS = frozenset(
     {"x-death", "x-delivery-count", "x-acquired-count", "x-first-death-exchange", "x-first-death-queue"}
@@ -30,11 +32,18 @@ class Hashes:
 
     def identity(self, properties: Mapping[str, Any], body: bytes) -> tuple[int, bool]:
         """Return the identity of a message with that digest of its body, and whether its message_id alone gives it."""
-        named = "message_id" in properties
-        said = ["id", properties["message_id"]] if named else ["content", _content(properties), body.hex()]
+        if "message_id" in properties:
+            return self.named(properties["message_id"]), True
+        return self._hash(["content", _content(properties), body.hex()]), False
+
+    def named(self, message_id: str) -> int:
+        """Return the identity of all messages with that message_id."""
+        return self._hash(["id", message_id])
+
+    def _hash(self, said: Sequence[Any]) -> int:
         text = json.dumps(said, sort_keys=True, default=repr, ensure_ascii=False)
         digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_HASH_BYTES, key=self._key).digest()
-        return int.from_bytes(digest), named
+        return int.from_bytes(digest)
 
 
 def _content(properties: Mapping[str, Any]) -> dict[str, Any]:

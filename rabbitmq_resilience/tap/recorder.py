@@ -6,7 +6,7 @@ messages if PROPERTIES is ``values``.
 
 from __future__ import annotations
 
-import secrets
+import os
 import signal
 import sys
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from rabbitmq_resilience.history.event_log import EventLog
 from rabbitmq_resilience.tap.amqp_methods import Side
 from rabbitmq_resilience.tap.conversation import Conversation
 from rabbitmq_resilience.tap.copied_bytes import Copied, Copy, read_copies
-from rabbitmq_resilience.tap.message_identity import Hashes
+from rabbitmq_resilience.tap.message_identity import KEY_VARIABLE, Hashes
 from rabbitmq_resilience.tap.wire_history import EVENTS_FILE, PropertiesWriter, WireWriter
 
 #: Rows are written this long after they were made, or a little later.
@@ -25,14 +25,14 @@ _FLUSH_EVERY_S = 0.25
 
 
 class Recorder:
-    """Record the conversations of all connections of a tap into a folder. ``values``: with the properties of
-    messages."""
+    """Record the conversations of all connections of a tap into a folder. ``key``: that of all hashes. ``values``: with
+    the properties of messages."""
 
-    def __init__(self, folder: Path, *, values: bool = False) -> None:
+    def __init__(self, folder: Path, key: bytes, *, values: bool = False) -> None:
         self._rows = WireWriter(folder)
         self._properties = PropertiesWriter(folder) if values else None
         self._events = EventLog(folder / EVENTS_FILE)
-        self._hashes = Hashes(secrets.token_bytes(16))
+        self._hashes = Hashes(key)
         self._open: dict[int, Conversation] = {}
         self._flushed_us = 0
 
@@ -80,7 +80,7 @@ class Recorder:
 def main(folder: Path, properties: str) -> None:
     for ignored in (signal.SIGINT, signal.SIGTERM):
         signal.signal(ignored, signal.SIG_IGN)  # the end of the input ends it, so that the record is whole
-    recorder = Recorder(folder, values=properties == "values")
+    recorder = Recorder(folder, bytes.fromhex(os.environ[KEY_VARIABLE]), values=properties == "values")
     try:
         for copy in read_copies(sys.stdin.fileno(), idle_s=_FLUSH_EVERY_S):
             if copy is None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
+import secrets
 import selectors
 import subprocess
 import sys
@@ -14,6 +16,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from rabbitmq_resilience.model.access import Endpoint
+from rabbitmq_resilience.tap.message_identity import KEY_VARIABLE, Hashes
 from rabbitmq_resilience.tap.method_rules import MethodRule
 from rabbitmq_resilience.tools.closing import Closing
 from rabbitmq_resilience.tools.locations import IMPORTED_FROM
@@ -42,7 +45,7 @@ class Certificate(NamedTuple):
 
 class Tap(Closing):
     """A tap on the wire between clients and brokers. Its record is in ``folder`` once it is closed. Of the properties
-    of messages it has a ``hash``, or their ``values`` too."""
+    of messages it has a ``hash``, or their ``values`` too. ``hashes``: those by which the record knows messages."""
 
     def __init__(self, folder: Path, *, properties: KeptProperties = "hash") -> None:
         folder = folder.resolve()  # its processes run elsewhere
@@ -50,10 +53,13 @@ class Tap(Closing):
         self.ca_file = folder / CA_FILE
         self._lock = threading.Lock()
         self._ids = itertools.count()
+        key = secrets.token_bytes(16)
+        self.hashes = Hashes(key)
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "rabbitmq_resilience.tap.tap_process", str(folder), properties],
                 cwd=IMPORTED_FROM,
+                env={**os.environ, KEY_VARIABLE: key.hex()},
                 bufsize=0,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,

@@ -138,6 +138,8 @@ class TappedChannel:
             "body": int.from_bytes(digest),
             "identity": identity,
             "named": named,
+            "expires": "expiration" in properties,
+            "priority": properties.get("priority", 0),
         }
         row = self._row(**fields, **self._fields_of(content.method))
         self._outlet.properties(row, properties)

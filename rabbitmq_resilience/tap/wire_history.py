@@ -56,6 +56,7 @@ class Row(NamedTuple):
       of a rejection requeue.
     - ``place``: the exchange of a publish or a return, the queue of a delivery; empty if it is not known.
       ``recorded_text`` says how this and ``routing_key`` are written if they are no UTF-8.
+    - ``priority``: that of the message; 0 if it states none. ``expires``: whether it has a time to live of its own.
     - ``size_bytes``, ``body``: length and checksum of the body. ``identity``: what distinguishes the message from
       others; from its message_id if it is ``named``. Both are hashes with a key that is kept nowhere.
     """
@@ -75,6 +76,8 @@ class Row(NamedTuple):
     body: int = 0
     identity: int = 0
     named: bool = False
+    expires: bool = False
+    priority: int = 0
 
 
 WIRE = pa.schema(
@@ -94,6 +97,8 @@ WIRE = pa.schema(
         ("body", pa.uint64()),
         ("identity", pa.uint64()),
         ("named", pa.bool_()),
+        ("expires", pa.bool_()),
+        ("priority", pa.uint8()),
     ]
 )
 

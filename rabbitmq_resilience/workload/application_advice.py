@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 #: A note names no more queues than these.
-_NAMED_MAX = 10
+_NAMED_MAX = 5
 
 
 def advised(use: Mapping[str, Any]) -> Iterator[str]:
@@ -28,11 +29,38 @@ def advised(use: Mapping[str, Any]) -> Iterator[str]:
         if of["returned"]:
             text = f"{process} had not acknowledged {of['returned']:,} messages when their channel ended"
             yield f"{text}: they come again, so that its work must be harmless when it is done twice"
+        yield from _of_work(process, of.get("work", {}))
+    for process, count in use.get("may_have_expired", {}).items():
+        text = f"{count:,} messages of {process} have a time to live (expiration) and did not arrive"
+        yield f"{text}: they may have expired, and are not judged"
+    queues: defaultdict[str, list[str]] = defaultdict(list)
+    for name, reason in use.get("skipped", {}).items():
+        queues[reason].append(name)
+    for reason, names in queues.items():
+        yield f"what is lost in {_some(names)} is not judged: {reason}"
+
+
+def _of_work(process: str, work: Mapping[str, Any]) -> Iterator[str]:
+    """Yield advice from what a process wrote of its work, and from lines that could not be read."""
+    if work.get("uncommitted"):
+        text = f"{process} acknowledged {work['uncommitted']:,} messages that no process committed"
+        yield f"{text}: they are lost; acknowledge after the work"
+    if work.get("early"):
+        text = f"{process} acknowledged {work['early']:,} messages before they were committed"
+        text += f", up to {work['early_s_max']:g} s"
+        yield f"{text}: if it dies meanwhile, they are lost; acknowledge after the work"
+    if work.get("unread"):
+        text = f"{process} wrote {work['unread']:,} lines that say nothing of its work"
+        yield f"{text}; {work['first_unread']}"
 
 
 def unjudged(declared_later: Sequence[str]) -> Iterator[str]:
     """Yield, for people, which queues the broker had not listed when messages began to flow."""
     if declared_later:
-        names, more = ", ".join(declared_later[:_NAMED_MAX]), len(declared_later) - _NAMED_MAX
-        others = f" and {more:,} more" if more > 0 else ""
-        yield f"declared later, not judged: {names}{others}; a broker listed the queues when messages began to flow"
+        queues = _some(declared_later)
+        yield f"declared later, not judged: {queues}; a broker listed the queues when messages began to flow"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - _NAMED_MAX
+    return ", ".join(names[:_NAMED_MAX]) + (f" and {more:,} more" if more > 0 else "")

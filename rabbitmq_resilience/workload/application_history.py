@@ -93,12 +93,12 @@ class ApplicationHistory:
     def _permit(self) -> None:
         """Let messages be lost that need not have arrived.
 
-        They were published before all nodes knew their queues, or after the drain had ended; or an equal message with
-        the same ``message_id`` has arrived."""
+        They were published before all nodes knew their queues, or after the drain had ended; or they may have expired;
+        or an equal message with the same ``message_id`` has arrived."""
         for number, publish in enumerate(self._kept):
             if publish.outcome is not Outcome.CONFIRMED or self._matched.has_come(number):
                 continue
-            if not self._is_in_time(publish) or (publish.named and self._matched.equal_has_come(number)):
+            if not self._must_arrive(publish) or (publish.named and self._matched.equal_has_come(number)):
                 publish.outcome = Outcome.UNKNOWN
 
     def _judge_plain(self) -> None:
@@ -108,7 +108,7 @@ class ApplicationHistory:
                 publish.outcome = Outcome.CONFIRMED
 
     def _must_arrive(self, publish: TappedPublish) -> bool:
-        return publish.outcome is Outcome.CONFIRMED and self._is_in_time(publish)
+        return publish.outcome is Outcome.CONFIRMED and self._is_in_time(publish) and not publish.expires
 
     def _is_in_time(self, publish: TappedPublish) -> bool:
         return self._application.known_us <= publish.sent_us < self._application.drained_us
@@ -117,9 +117,14 @@ class ApplicationHistory:
         published = {publish.identity for publish in self._messages.publishes}
         return sum(delivery.identity not in published for delivery in self._messages.deliveries)
 
+    @property
+    def skipped(self) -> Mapping[str, str]:
+        """Return the queues that are not judged, each with the reason."""
+        return self._skipped
+
     def write(self, folder: Path) -> dict[str, Any]:
         """Write streams, routes, counts and events into ``folder``, and return the fields of "application_use"."""
-        plain_lost = self._plain_lost()
+        plain_lost, expired = self._plain_lost(), self._expired()
         self._permit()
         table = {route: number for number, route in enumerate(dict.fromkeys(self._owed))}
         Routes.of([list(route) for route in table] or [[0]]).save(folder)
@@ -132,6 +137,7 @@ class ApplicationHistory:
         return {
             "processes": self._uses(),
             "plain_lost": plain_lost,
+            "may_have_expired": expired,
             "skipped": self._skipped,
             "foreign": self._foreign(),
         }
@@ -148,9 +154,19 @@ class ApplicationHistory:
         """Return how many messages without confirms did not arrive, by process."""
         lost: Counter[str] = Counter()
         for number, publish in enumerate(self._kept):
-            if publish.mode is Mode.PLAIN and not publish.returned and self._is_in_time(publish):
+            if (
+                publish.mode is Mode.PLAIN
+                and not publish.returned
+                and not publish.expires
+                and self._is_in_time(publish)
+            ):
                 lost[publish.process] += not self._matched.has_come(number)
         return dict(+lost)
+
+    def _expired(self) -> dict[str, int]:
+        """Return how many messages with a time to live did not arrive, by process."""
+        gone = [p.process for number, p in enumerate(self._kept) if p.expires and not self._matched.has_come(number)]
+        return dict(Counter(gone))
 
     def _write_publishes(self, folder: Path, table: Mapping[tuple[int, ...], int]) -> list[int]:
         """Write the publishes of each process and life. Return the sequence of each message that was kept."""

@@ -124,7 +124,7 @@ class ApplicationWorkload(WorkloadBase):
 
     model_config = ConfigDict(title="application")
 
-    own_invariants = frozenset({"stays_up", "reconnects", "consumers", "settled"})
+    own_invariants = frozenset({"stays_up", "reconnects", "consumers", "settled", "committed"})
     always_judged = ("stays_up",)
 
     kind: Literal["application"]

@@ -16,6 +16,7 @@ from rabbitmq_resilience.history.history import now_us
 from rabbitmq_resilience.model.access import Access, Endpoint
 from rabbitmq_resilience.workload.application_model import ApplicationProcess, Variables
 from rabbitmq_resilience.workload.process_guard import ProcessGuard
+from rabbitmq_resilience.workload.work_lines import WORK_VARIABLE, work_path
 from rabbitmq_resilience.workload.worker import WorkloadError
 
 #: How much of the end of a process's output is recorded when it ends by itself.
@@ -59,6 +60,11 @@ class ApplicationInstance:
         self._restart: threading.Timer | None = None
 
     @property
+    def lives(self) -> int:
+        """Return how often it was started."""
+        return self._lives
+
+    @property
     def ended(self) -> bool:
         return self._process is None or self._process.poll() is not None
 
@@ -69,13 +75,14 @@ class ApplicationInstance:
     def start(self) -> None:
         """Start the process. Raise WorkloadError if it cannot be run."""
         with self._lock:
+            work = {WORK_VARIABLE: str(work_path(self._log.parent, self.name, self._lives))}
             try:
                 with self._log.open("ab") as log:
                     self._log_bytes = log.tell()
                     self._process = subprocess.Popen(
                         self.stated.arguments(self.name),
                         cwd=self.stated.folder,
-                        env={**os.environ, **self.stated.environ, **self._environ},
+                        env={**os.environ, **self.stated.environ, **self._environ, **work},
                         stdin=subprocess.DEVNULL,
                         stdout=log,
                         stderr=log,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
@@ -26,10 +25,14 @@ from rabbitmq_resilience.workload.application_history import Application, Applic
 from rabbitmq_resilience.workload.application_model import ROLE, ApplicationWorkload
 from rabbitmq_resilience.workload.application_processes import ApplicationInstance, end_all, environment_of
 from rabbitmq_resilience.workload.application_queues import ApplicationQueues, declared
+from rabbitmq_resilience.workload.awaited_messages import AwaitedMessages
+from rabbitmq_resilience.workload.committed_work import EARLY_US, CommittedWork, epoch_us
+from rabbitmq_resilience.workload.delivery_order import DeliveryOrder
 from rabbitmq_resilience.workload.drain import Depths, DepthsUnknown, DrainResult
 from rabbitmq_resilience.workload.process_guard import ProcessGuard
 from rabbitmq_resilience.workload.running_workload import Progress
 from rabbitmq_resilience.workload.wire_messages import TappedPublish, WireMessages
+from rabbitmq_resilience.workload.work_lines import read_work
 from rabbitmq_resilience.workload.worker import LoadNotBegunError
 
 _POLL_S = 0.2
@@ -57,13 +60,15 @@ class RunningApplication(Closing):
         self.also_check: Callable[[], None] = lambda: None
         self._cluster = cluster
         self._folder = folder
+        self._logs = logs
         self._record = record
+        self._epoch_us = epoch_us()
         self._own: list[ApplicationEvent] = []
         self._queues: ApplicationQueues | None = None
         self._known_us = self._asked_us = self._drained_us = 0
         self._stopped = False
         self._lock = threading.RLock()
-        self._owed: Counter[tuple[int, str]] = Counter()
+        self._awaited: AwaitedMessages | None = None
         folder.mkdir(parents=True, exist_ok=True)
         with ExitStack() as opened:
             guard = opened.enter_context(ProcessGuard())
@@ -128,12 +133,11 @@ class RunningApplication(Closing):
     def progress(self) -> Progress:
         with self._lock:
             self._update()
-            outcomes = Counter(publish.outcome for publish in self._messages.publishes)
             connected = sum(self.tap.state()["connections"].values()) if not self._stopped else 0
             return Progress(
                 published=sum(self._messages.published.values()),
                 confirmed=sum(self._messages.confirmed.values()),
-                refused=outcomes[Outcome.NACKED] + outcomes[Outcome.RETURNED],
+                refused=self._messages.refused,
                 unknown=0,
                 received=sum(self._messages.delivered.values()),
                 publishers_connected=connected,
@@ -189,6 +193,7 @@ class RunningApplication(Closing):
         """Take the queues that messages must arrive in from now on."""
         with self._lock:
             self._queues, self._known_us = queues, now_us()
+            self._awaited = AwaitedMessages(self._messages, queues, self._is_owed)
 
     def begin_variation(self) -> int:
         return now_us()
@@ -237,23 +242,17 @@ class RunningApplication(Closing):
                 lambda: not self._unsettled(), timeout_s=left_s, what="the last acknowledgements", poll_s=_POLL_S
             )
         with self._lock:
-            missing, owed = self._missing(), sum(self._owed.values())
+            missing, owed = self._missing(), self._awaited.owed if self._awaited is not None else 0
         return DrainResult(complete, owed, owed - missing, missing, str(detail))
 
     def _missing(self) -> int:
         """Return how many messages that must arrive have not."""
         with self._lock:
             self._update()
-            owed: Counter[tuple[int, str]] = Counter()
-            got: defaultdict[tuple[int, str], int] = defaultdict(int)
-            for publish in self._messages.publishes:
-                if self._is_owed(publish) and self._queues is not None:
-                    owed.update((publish.identity, queue) for queue in self._queues.owed(*publish.route))
-            for delivery in self._messages.deliveries:
-                key = (delivery.identity, delivery.queue)
-                got[key] += not delivery.redelivered or not got[key]
-            self._owed = owed
-            return sum(max(0, count - got[key]) for key, count in owed.items())
+            if self._awaited is None:
+                return 0
+            self._awaited.update()
+            return self._awaited.missing
 
     def _unsettled(self) -> int:
         with self._lock:
@@ -261,9 +260,11 @@ class RunningApplication(Closing):
             return self._messages.unsettled()
 
     def _is_owed(self, publish: TappedPublish) -> bool:
+        if publish.expires or publish.sent_us < self._known_us:
+            return False
         if publish.mode is Mode.PLAIN:
-            return self.workload.unconfirmed == "judged" and publish.sent_us >= self._known_us
-        return publish.outcome is Outcome.CONFIRMED and publish.sent_us >= self._known_us
+            return self.workload.unconfirmed == "judged" and not publish.returned
+        return publish.outcome is Outcome.CONFIRMED
 
     def _update(self) -> None:
         if not self._stopped:
@@ -306,11 +307,27 @@ class RunningApplication(Closing):
             drained_us=drained_us,
             judges_plain=self.workload.unconfirmed == "judged",
         )
+        work = self._work(drained_us)
         history = ApplicationHistory(application, self._messages, wire, tuple(self._own))
+        order = DeliveryOrder(self._messages, wire, self._queues, history.skipped)
         use = history.write(self._folder)
-        self._record("application_use", **use)
+        for process, numbers in work.by_process().items():
+            use["processes"][process]["work"] = numbers
+        self._record("application_use", **use, order=order.by_queue)
+        for fields in work.events():
+            self._record("uncommitted", **fields)
+        for fields in order.events():
+            self._record("overtaken", **fields)
         for note in [*advised(use), *unjudged(history.declared_later)]:
             self._record("note", detail=note)
+
+    def _work(self, drained_us: int) -> CommittedWork:
+        written = {
+            name: read_work(self._logs, name, range(instance.lives)) for name, instance in self.instances.items()
+        }
+        was_set = abs(epoch_us() - self._epoch_us) > EARLY_US
+        origin_us = None if was_set else self._epoch_us
+        return CommittedWork(self._messages, written, self.tap.hashes.named, drained_us=drained_us, epoch_us=origin_us)
 
     def close(self) -> None:
         try:

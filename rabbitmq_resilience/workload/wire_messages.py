@@ -28,7 +28,8 @@ class ConnectionOwner(NamedTuple):
 
 @dataclass(slots=True)
 class TappedPublish:
-    """A message that a process published, and what became of it. ``tag``: the number of its confirm."""
+    """A message that a process published, and what became of it. ``tag``: the number of its confirm. ``expires``: it
+    has a time to live of its own."""
 
     process: str
     node: str
@@ -41,6 +42,8 @@ class TappedPublish:
     named: bool
     body: int
     mandatory: bool
+    expires: bool = False
+    priority: int = 0
     outcome: Outcome = Outcome.UNKNOWN
     outcome_us: int | None = None
     returned: bool = False
@@ -48,7 +51,7 @@ class TappedPublish:
 
 @dataclass(slots=True)
 class TappedDelivery:
-    """A message that a process was sent. ``settled``: acknowledged or rejected, or taken as acknowledged.
+    """A message that a process was sent. ``settled``: acknowledged or rejected, or taken as acknowledged; and when.
     ``requeued``: rejected so that it comes again."""
 
     process: str
@@ -61,6 +64,8 @@ class TappedDelivery:
     identity: int
     body: int
     settled: bool = False
+    settled_us: int | None = None
+    rejected: bool = False
     requeued: bool = False
     #: Whether its channel ended first, so that the broker took it back.
     taken_back: bool = False
@@ -97,6 +102,7 @@ class WireMessages:
         self.published: Counter[str] = Counter()
         self.confirmed: Counter[str] = Counter()
         self.delivered: Counter[str] = Counter()
+        self.refused = 0
 
     def update(self) -> None:
         """Read what was recorded since the last call."""
@@ -166,7 +172,7 @@ class WireMessages:
                 for tag in _meant(row, channel.confirms):
                     self._settle(channel.confirms.pop(tag), outcome, row.t_us)
             case Kind.RETURNED:
-                _mark_returned(row, channel)
+                self._returned(row, channel)
             case Kind.COMMITTED | Kind.ROLLED_BACK:
                 self._end_transaction(row, channel)
             case Kind.DELIVERED | Kind.GOT:
@@ -174,7 +180,9 @@ class WireMessages:
             case Kind.ACKED | Kind.REJECTED:
                 for tag in _meant(row, channel.deliveries):
                     delivery = channel.deliveries.pop(tag)
-                    delivery.settled, delivery.requeued = True, kind is Kind.REJECTED and row.flag
+                    delivery.settled, delivery.settled_us = True, row.t_us
+                    delivery.rejected = kind is Kind.REJECTED
+                    delivery.requeued = delivery.rejected and row.flag
 
     def _end_transaction(self, row: Row, channel: _WaitingMessages) -> None:
         """Settle the messages of a transaction. Those that were published after its end was asked for belong to the
@@ -190,7 +198,9 @@ class WireMessages:
         route = (row.place, row.routing_key)
         mode = Mode(row.mode)
         publish = TappedPublish(
-            process, node, session, row.t_us, row.tag, mode, route, row.identity, row.named, row.body, row.flag
+            *(process, node, session, row.t_us, row.tag, mode, route, row.identity, row.named, row.body, row.flag),
+            expires=row.expires,
+            priority=row.priority,
         )
         self.publishes.append(publish)
         self.published[process] += 1
@@ -207,6 +217,19 @@ class WireMessages:
         publish.outcome = Outcome.RETURNED if publish.returned and outcome is Outcome.CONFIRMED else outcome
         publish.outcome_us = t_us
         self.confirmed[publish.process] += outcome is Outcome.CONFIRMED
+        self.refused += publish.outcome is not Outcome.CONFIRMED
+
+    def _returned(self, row: Row, channel: _WaitingMessages) -> None:
+        """Mark the first publish that waits and fits a returned message; it is returned before its confirm."""
+        fits = row.identity, (row.place, row.routing_key)
+        for publish in [*channel.confirms.values(), *channel.transaction]:
+            if not publish.returned and (publish.identity, publish.route) == fits:
+                publish.returned = True
+                return
+        if plain := channel.mandatory.get(fits):
+            publish = plain.popleft()
+            publish.returned, publish.outcome, publish.outcome_us = True, Outcome.RETURNED, row.t_us
+            self.refused += 1
 
     def _delivered(self, row: Row, session: Session, channel: _WaitingMessages) -> None:
         process, _ = self._connection(row.connection)
@@ -214,6 +237,7 @@ class WireMessages:
         delivery = TappedDelivery(
             process, session, row.t_us, row.tag, row.place, row.flag, automatic, row.identity, row.body, automatic
         )
+        delivery.settled_us = row.t_us if automatic else None
         self.deliveries.append(delivery)
         self.delivered[process] += 1
         if not automatic:
@@ -225,15 +249,3 @@ def _meant(row: Row, waiting: Mapping[int, object]) -> list[int]:
     if not row.multiple:
         return [row.tag] if row.tag in waiting else []
     return [tag for tag in waiting if tag <= row.tag or row.tag == 0]
-
-
-def _mark_returned(row: Row, channel: _WaitingMessages) -> None:
-    """Mark the first publish that waits and fits a returned message; it is returned before its confirm."""
-    fits = row.identity, (row.place, row.routing_key)
-    for publish in [*channel.confirms.values(), *channel.transaction]:
-        if not publish.returned and (publish.identity, publish.route) == fits:
-            publish.returned = True
-            return
-    if plain := channel.mandatory.get(fits):
-        publish = plain.popleft()
-        publish.returned, publish.outcome, publish.outcome_us = True, Outcome.RETURNED, row.t_us

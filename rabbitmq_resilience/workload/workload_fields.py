@@ -59,7 +59,7 @@ class WorkloadFields(BackgroundPart, ConsumerPart, PublisherPart, QueuePart, Wor
     """The fields of a workload, not checked against each other; ``Workload`` describes them."""
 
     #: What needs to know how messages are made, or that each client has one channel.
-    own_invariants = frozenset({"order", "metadata", "dead_letters", "single_active_consumer", "flow", "held_back"})
+    own_invariants = frozenset({"metadata", "dead_letters", "single_active_consumer", "flow", "held_back"})
 
     kind: Literal["confirmed_publish"] = "confirmed_publish"
 

@@ -187,9 +187,11 @@ def whole_run() -> History:
 
 
 def of_application() -> list[Event]:
-    """A program that publishes, consumes, and acknowledges everything, over one connection that lasts."""
+    """A program that publishes, consumes, commits and acknowledges everything, over one connection that lasts."""
     idle = dict.fromkeys(("published", "plain", "automatic", "returned", "unsettled"), 0)
     use = {"publisher": 0, "consumer": 0, "delivered": 1800, "acknowledged": 1800, **idle, "unsettled_in": {}}
+    said = dict.fromkeys(("uncommitted", "early", "unmatched", "unread"), 0)
+    use["work"] = {"committed": 1800, "acknowledged": 1800, "first_unread": "", **said}
     wire = {"opened": {"process": "web-0", "node": "b1"}, "connected": {}}
     wire["consuming"] = {"consumer": "c", "queue": "q1"}
     return [

@@ -62,7 +62,7 @@ def secret_talk() -> list[tuple[int, bytes]]:
 
 
 def record(folder: Path, talk: list[tuple[int, bytes]]) -> None:
-    recorder = Recorder(folder)
+    recorder = Recorder(folder, b"key")
     recorder.take(Copy(4, Copied.REMARK, 0, b'{"what": "opened"}'))
     for at, (side, data) in enumerate(talk):
         recorder.take(Copy(4, Copied(side), at, data))
@@ -97,7 +97,7 @@ def test_no_damage_makes_a_secret_known(tmp_path: Path, number: int) -> None:
 
 
 def test_copies_of_a_connection_that_is_not_known_are_left_out(tmp_path: Path) -> None:
-    recorder = Recorder(tmp_path)
+    recorder = Recorder(tmp_path, b"key")
     recorder.take(Copy(4, Copied.OF_CLIENT, 0, PROTOCOL + ALIVE))
     recorder.take(Copy(4, Copied.REMARK, 1, b'{"what": "not_copied", "detail": "9 bytes wait"}'))
     recorder.close()

@@ -157,6 +157,18 @@ def test_what_is_sent_too_early_or_too_late_may_be_lost(t_us: int, tmp_path: Pat
     assert found.messages == [("UNKNOWN", "")]
 
 
+def test_a_message_with_a_time_to_live_may_be_gone(tmp_path: Path) -> None:
+    """Confirmed or not; one that arrives is no such message. A delivery is of one that must arrive, if it may be."""
+    rows = [publish(100, 1, expires=True), publish(101, 2, tag=2, expires=True), publish(102, 3, tag=3, expires=True)]
+    rows += [publish(103, 3, tag=4), publish(104, 4, tag=0, mode=Mode.PLAIN, expires=True)]
+    rows += [confirm(110, tag=4, multiple=True), deliver(200, 1), deliver(201, 3)]
+    found = written(tmp_path, *rows, judged=True)
+    arrived, lost = ("CONFIRMED", "q"), ("UNKNOWN", "")
+    assert found.messages == [arrived, lost, lost, arrived, lost]
+    assert found.use["may_have_expired"] == {"web-0": 3}
+    assert found.use["plain_lost"] == {}
+
+
 def test_an_early_message_takes_no_delivery_of_a_later_one_that_is_equal(tmp_path: Path) -> None:
     """The first had no queue yet."""
     rows = publish(KNOWN_US - 1), publish(200, connection=1), confirm(11), confirm(210, connection=1)

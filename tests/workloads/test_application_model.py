@@ -64,7 +64,7 @@ WORKLOADS = {
 }
 FAULT = {"at_s": 1, "for_s": 2}
 FILES: dict[str, dict[str, Any]] = {
-    "order": {"invariants": {"order": {}}},
+    "order among several consumers": {"invariants": {"order": {"shared_queues": "judged"}}},
     "metadata": {"invariants": {"metadata": {}}},
     "dead letters": {"invariants": {"dead_letters": {}}},
     "an unknown process of a link": {
@@ -108,7 +108,7 @@ def test_balancers_are_refused_as_a_tap_leads_to_one_broker(message: Messages, t
         fault_file.parse(text, folder=tmp_path)
 
 
-@pytest.mark.parametrize("name", ["stays_up", "reconnects", "consumers", "settled"])
+@pytest.mark.parametrize("name", ["stays_up", "reconnects", "consumers", "settled", "committed"])
 def test_what_is_judged_of_applications_alone_is_refused_for_a_generated_load(
     name: str, message: Messages, tmp_path: Path
 ) -> None:

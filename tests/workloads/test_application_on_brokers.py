@@ -21,6 +21,7 @@ from tests.parts import ROOT
 pytestmark = pytest.mark.plays
 
 EXAMPLES = ROOT / "faults" / "examples"
+PIKA = ROOT / "examples" / "applications" / "pika"
 PROVEN = ["injecting", "injected", "proven", "healing", "healed", "heal_proven"]
 RECKLESS = """
 version: 1
@@ -64,6 +65,26 @@ invariants:
   reconnects: {within_s: 15}
   consumers: {within_s: 15}
   settled: {}
+"""
+KILLED = """
+version: 1
+title: A worker is killed while it works
+topology: one_node
+workload:
+  kind: application
+  queue_type: quorum
+  processes:
+    - {name: producer, command: ["{python}", producer.py], environ: {RATE_PER_S: "10"}, stops: before_drain}
+    - {name: worker, command: ["{python}", %s], environ: {WORK_S: "0.12"}}
+  flowing: {published: 20, delivered: 10}
+phases: {steady_s: 4, recovery_s: 60, drain_s: 60}
+schedule:
+  - {at_s: 1, for_s: 2, fault: kill_client, client: "application:worker-0"}
+  - {at_s: 6, for_s: 2, fault: kill_client, client: "application:worker-0"}
+invariants:
+  no_loss: {}
+  settled: {}
+  committed: {}
 """
 
 
@@ -124,3 +145,20 @@ def test_careless_programs_are_named_with_what_they_do(tmp_path: Path) -> None:
 def test_a_subscription_is_held_and_a_worker_cut_off_while_others_go_on(tmp_path: Path) -> None:
     result = played(fault_file.parse(HELD, folder=EXAMPLES), tmp_path)
     assert set(verdicts(result).values()) == {"VALID"}, result.document
+
+
+@pytest.mark.parametrize(
+    ("program", "verdict", "advice"),
+    [("worker.py", "VALID", 0), ("worker_with_early_acks.py", "INVALID", 2)],
+)
+def test_a_worker_that_acknowledges_before_its_work_is_found(
+    program: str, verdict: str, advice: int, tmp_path: Path
+) -> None:
+    """Only what it writes of its work shows that: on the wire nothing is lost, and all is settled."""
+    result = played(fault_file.parse(KILLED % program, folder=PIKA), tmp_path)
+    found = result.document["invariants"]["committed"]
+    expected = {"no_loss": "VALID", "stays_up": "VALID", "settled": "VALID", "committed": verdict}
+    assert verdicts(result) == expected, result.document["invariants"]
+    notes = [event.detail for event in result.run.events() if isinstance(event, NoteEvent)]
+    assert len([note for note in notes if note.startswith("worker-0 acknowledged ")]) == advice, notes
+    assert ("no process committed it" in found["summary"]) == (verdict == "INVALID")

@@ -17,6 +17,7 @@ from rabbitmq_resilience.workload import application_processes as module
 from rabbitmq_resilience.workload.application_model import ApplicationProcess
 from rabbitmq_resilience.workload.application_processes import ApplicationInstance
 from rabbitmq_resilience.workload.process_guard import ProcessGuard
+from rabbitmq_resilience.workload.work_lines import WORK_VARIABLE, work_path
 from rabbitmq_resilience.workload.worker import WorkloadError
 
 pytestmark = pytest.mark.core  # they wait for real processes
@@ -175,3 +176,17 @@ def test_nothing_is_left_of_a_run_that_was_killed() -> None:
         assert not any(map(is_gone, pids))
         os.kill(owner.pid, signal.SIGKILL)
         await_gone(*pids)
+
+
+def test_each_life_of_a_process_says_what_it_works_on_in_a_file_of_its_own(tmp_path: Path, guard: ProcessGuard) -> None:
+    """A line that the first one did not finish damages no line of the second."""
+    code = f"import os, pathlib, signal; pathlib.Path(os.environ[{WORK_VARIABLE!r}]).write_text('half'); "
+    started = Started(tmp_path, guard, code + "print(1, flush=True); signal.pause()", environ={WORK_VARIABLE: "mine"})
+    started.instance.start()
+    started.await_written()
+    started.instance.kill()
+    started.instance.start()
+    started.await_written(2)
+    started.instance.close()
+    assert started.instance.lives == 2
+    assert [work_path(tmp_path, "web-0", life).read_text(encoding="utf-8") for life in range(2)] == ["half"] * 2

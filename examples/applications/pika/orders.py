@@ -5,6 +5,7 @@ import os
 import random
 import signal
 import time
+from pathlib import Path
 
 import pika
 
@@ -12,6 +13,8 @@ QUEUE = os.environ.get("QUEUE", "orders")
 RATE_PER_S = float(os.environ.get("RATE_PER_S", "50"))
 URLS = os.environ.get("AMQP_URLS") or os.environ.get("AMQP_URL") or "amqp://guest:guest@127.0.0.1:5672/%2F"
 PREFETCH = 20
+WORK_S = float(os.environ.get("WORK_S", "0.005"))
+EVENTS = os.environ.get("RABBITMQ_RESILIENCE_EVENTS")
 
 stopping = False
 
@@ -52,4 +55,12 @@ def run(serve):
 def handle(body):
     order = json.loads(body)
     assert order["order"]
-    time.sleep(0.005)
+    time.sleep(WORK_S)
+
+
+def say_committed(message_id):
+    """Write that the work on a message is done for good, if the environment names a file for this."""
+    if EVENTS:
+        line = json.dumps({"event": "committed", "message_id": message_id, "at": time.time()})
+        with Path(EVENTS).open("a", encoding="utf-8") as events:
+            events.write(line + "\n")

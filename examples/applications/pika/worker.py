@@ -8,9 +8,10 @@ done = 0
 def work(channel):
     global done
     channel.basic_qos(prefetch_count=orders.PREFETCH)
-    for method, _, body in channel.consume(orders.QUEUE, inactivity_timeout=0.2):
+    for method, properties, body in channel.consume(orders.QUEUE, inactivity_timeout=0.2):
         if method is not None:
             orders.handle(body)
+            orders.say_committed(properties.message_id)
             channel.basic_ack(method.delivery_tag)
             done += 1
         if orders.stopping:

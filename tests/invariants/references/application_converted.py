@@ -10,15 +10,18 @@ from typing import Any
 
 from rabbitmq_resilience.checkers.verdict import History
 from rabbitmq_resilience.history.event_log import EventLog, read_events
-from rabbitmq_resilience.history.events import ApplicationEvent, WorkerEvent
+from rabbitmq_resilience.history.events import ApplicationEvent, OvertakenEvent, UncommittedEvent, WorkerEvent
 from rabbitmq_resilience.history.history import DELIVERIES, PUBLISHES, Outcome, StreamReader
 from rabbitmq_resilience.history.routes import Routes
 from rabbitmq_resilience.tap.wire_history import EVENTS_FILE, WireWriter
 from rabbitmq_resilience.workload.application_history import Application, ApplicationHistory
 from rabbitmq_resilience.workload.application_queues import ApplicationQueues
+from rabbitmq_resilience.workload.committed_work import CommittedWork
+from rabbitmq_resilience.workload.delivery_order import DeliveryOrder
 from rabbitmq_resilience.workload.matching import Bound, Router
 from rabbitmq_resilience.workload.queues import QueuePlace
 from rabbitmq_resilience.workload.wire_messages import WireMessages
+from rabbitmq_resilience.workload.work_lines import COMMITTED, WorkLine, WorkOfProcess
 from tests.invariants.literal import cluster, event, fault, history, load, node_states, phases, queues, us
 from tests.invariants.references.application_played import (
     ASKED_S,
@@ -46,11 +49,20 @@ class Answer:
     refused: tuple[int, int]
     verdicts: tuple[tuple[str, str], ...]
     settled: tuple[int, ...]
+    work: tuple[int, ...]
+    order: tuple[int, ...]
     by_consumer: tuple[tuple[str, int], ...]
 
     def __str__(self) -> str:
         judged = ", ".join(f"{name} {verdict}" for name, verdict in self.verdicts)
         return f"{'lost' if self.lost else 'not lost'}, {judged}"
+
+
+def listed_queues() -> ApplicationQueues:
+    """Return the queues as the broker lists them."""
+    router = Router({"all": ("fanout", None), "by_key": ("direct", None)}, [Bound(n, q, False, k) for n, k, q in BOUND])
+    places = {name: QueuePlace(type="quorum", members=list(NODES), leader="a1") for name in PLACES}
+    return ApplicationQueues(places, SKIPPED, router, frozenset({"all", "by_key"}), us(ASKED_S))
 
 
 def found(case: Case) -> Answer:
@@ -70,23 +82,29 @@ def _found(case: Case, folder: Path) -> Answer:
     own = [ApplicationEvent(t_us=us(at_s), process=name, event=what, life=life) for at_s, name, what, life in case.own]
     messages = WireMessages(folder)
     wire = messages.complete(asked_us=us(ENDED_S), drained_us=us(DRAINED_S))
-    router = Router({"all": ("fanout", None), "by_key": ("direct", None)}, [Bound(n, q, False, k) for n, k, q in BOUND])
-    places = {name: QueuePlace(type="quorum", members=list(NODES), leader="a1") for name in PLACES}
-    listed = ApplicationQueues(places, SKIPPED, router, frozenset({"all", "by_key"}), us(ASKED_S))
     application = Application(
         instances=PROCESSES,
         nodes=NODES,
-        queues=listed,
+        queues=listed_queues(),
         known_us=us(KNOWN_S),
         drained_us=us(DRAINED_S),
         judges_plain=case.judged,
     )
-    use = ApplicationHistory(application, messages, wire, own).write(folder)
-    judged = _history(folder, use, [*wire, *own])
+    work = _work(case, messages)
+    converted = ApplicationHistory(application, messages, wire, own)
+    order = DeliveryOrder(messages, wire, listed_queues(), converted.skipped)
+    use = converted.write(folder) | {"order": order.by_queue}
+    for process, said in work.by_process().items():
+        use["processes"][process]["work"] = said
+    uncommitted = [UncommittedEvent(**fields) for fields in work.events()]
+    overtaken = [OvertakenEvent(**fields) for fields in order.events()]
+    judged = _history(folder, use, [*wire, *own, *uncommitted, *overtaken])
     loss = checked("no_loss", judged)
     verdicts = {
         "settled": checked("settled", judged),
         "stays_up": checked("stays_up", judged),
+        "committed": checked("committed", judged),
+        "order": checked("order", judged),
         "consumers": checked("consumers", judged, within_s=WITHIN_S),
         "reconnects": checked("reconnects", judged, within_s=WITHIN_S),
     }
@@ -104,8 +122,18 @@ def _found(case: Case, folder: Path) -> Answer:
         (outcomes.count(Outcome.NACKED), outcomes.count(Outcome.RETURNED)),
         tuple(sorted((name, str(finding.verdict)) for name, finding in verdicts.items())),
         tuple(settled[name] for name in names),
+        tuple(verdicts["committed"].numbers[name] for name in ("acknowledged", "uncommitted", "early", "unmatched")),
+        tuple(verdicts["order"].numbers[name] for name in ("judged", "shared", "equal", "overtaken")),
         tuple(sorted(counts.items())),
     )
+
+
+def _work(case: Case, messages: WireMessages) -> CommittedWork:
+    written = {process: WorkOfProcess() for process in PROCESSES}
+    for process, identity, at_s in case.work:
+        written[process].lines.append(WorkLine(COMMITTED, str(identity), at_s))
+    written[PROCESSES[1]].unread = case.unread
+    return CommittedWork(messages, written, int, drained_us=us(DRAINED_S), epoch_us=us(0))
 
 
 def _rows(folder: Path, what: str, schema: Any) -> Iterator[Any]:

@@ -24,11 +24,14 @@ PLACES, SKIPPED = ("q1", "q2"), {"q3": "its messages expire"}
 @dataclass(frozen=True)
 class Case:
     """What the tap recorded: ``rows`` and ``wire`` (second, connection, what, channel, fields), and ``own`` events of
-    processes (second, process, what, life)."""
+    processes (second, process, what, life). ``work``: what they committed (process, identity, second or None), and how
+    many lines of theirs cannot be read."""
 
     rows: tuple[Row, ...]
     wire: tuple[tuple[float, int, str, int, Mapping[str, Any]], ...]
     own: tuple[tuple[float, str, str, int], ...]
+    work: tuple[tuple[str, int, float | None], ...]
+    unread: int
     judged: bool
     planted: str
 
@@ -50,6 +53,8 @@ class Waiting(NamedTuple):
     body: int
     route: tuple[str, str]
     mandatory: bool
+    expires: bool
+    priority: int
 
 
 @dataclass
@@ -78,12 +83,17 @@ class Played:
         self.rows: list[Row] = []
         self.wire: list[tuple[float, int, str, int, Mapping[str, Any]]] = []
         self.own: list[tuple[float, str, str, int]] = []
+        self.work: list[tuple[str, int, float | None]] = []
+        self.commits = source.choice([0.0, 0.97, 1.0])
         self.queues: dict[str, list[Held]] = {name: [] for name in ("q1", "q2", "q3")}
         self.links: dict[str, Link] = {}
         self.lives = dict.fromkeys(PROCESSES, 0)
         self.connections = 0
         self.next = 100
         self.planted: set[str] = set()
+        self.expires = source.choice([0.0, 0.0, 0.2])
+        self.disorder = source.choice([0.0, 0.0, 0.03])
+        self.alone = source.random() < 0.5
         self.equal = source.choice([0, 0, 0.2, 0.9])
         self.polling = {process for process in PROCESSES if source.random() < 0.2}
         self.named = source.random() < 0.5
@@ -104,12 +114,16 @@ class Played:
         self.say(number, "channel_opened", channel=1, session=0)
         mode = source.choice([Mode.CONFIRMS, Mode.CONFIRMS, Mode.CONFIRMS, Mode.TRANSACTIONS, Mode.PLAIN])
         link = self.links[process] = Link(process, number, 0, mode, source.random() < 0.15, process in self.polling)
-        for queue in source.sample(("q1", "q2", "q3"), source.choice([0, 1, 2])) if process != "app-0" else ():
+        for queue in source.sample(("q1", "q2", "q3"), source.choice([0, 1, 2])) if self.may_consume(process) else ():
             link.consumes[queue] = f"c{number}{queue}"
             if link.polls:
                 continue
             fields = {"consumer": link.consumes[queue], "queue": queue, "automatic": link.automatic, "prefetch": 5}
             self.say(number, "consuming", channel=1, session=0, **fields)
+
+    def may_consume(self, process: str) -> bool:
+        """Return whether a process consumes; in some runs one alone does."""
+        return process == PROCESSES[1] or (process != PROCESSES[0] and not self.alone)
 
     def publish(self, link: Link) -> None:
         source = self.source
@@ -124,24 +138,33 @@ class Played:
         else:
             identity = body = self.next
             self.next += 1
-        mandatory, tag = source.random() < 0.3, 0
+        mandatory, expires, tag = source.random() < 0.3, source.random() < self.expires, 0
         if link.mode is Mode.CONFIRMS:
             link.tag += 1
             tag = link.tag
+        priority = source.choice([0] * 9 + [5])
         fields = {"tag": tag, "mode": link.mode, "flag": mandatory, "place": route[0], "routing_key": route[1]}
+        fields |= {"expires": expires, "priority": priority}
         self.row(link, Kind.PUBLISHED, identity=identity, body=body, named=named, **fields)
+        sent = Waiting(tag, identity, body, route, mandatory, expires, priority)
         if link.mode is Mode.PLAIN:
-            self.route(link, Waiting(tag, identity, body, route, mandatory))
+            self.route(link, sent)
         else:
-            link.waiting.append(Waiting(tag, identity, body, route, mandatory))
+            link.waiting.append(sent)
 
     def route(self, link: Link, one: Waiting) -> None:
         reached = reached_by(one.route)
         for name in reached:
-            if self.source.random() < 0.04 and not self.planted & {"loss"}:
+            if one.expires and self.source.random() < 0.5:
+                self.planted.add("expired")
+            elif self.source.random() < 0.04 and not self.planted & {"loss"}:
                 self.planted.add("loss")
             else:
-                self.queues[name].append(Held(one.identity, one.body))
+                place = len(self.queues[name])
+                if one.priority or self.source.random() < self.disorder:
+                    place = self.source.randint(0, place)
+                    self.planted |= set() if one.priority else {"disorder"}
+                self.queues[name].insert(place, Held(one.identity, one.body))
         if not reached and one.mandatory:
             fields = {"place": one.route[0], "routing_key": one.route[1]}
             self.row(link, Kind.RETURNED, identity=one.identity, body=one.body, **fields)
@@ -189,6 +212,8 @@ class Played:
             fields = {"tag": link.sent_tag, "flag": held.marked, "place": queue, "mode": mode}
             self.row(link, kind, identity=held.identity, body=body, **fields)
         held.marked = True
+        if link.automatic:
+            self.commit(link.process, held.identity)
 
     def settle(self, link: Link) -> None:
         if not link.sent:
@@ -198,8 +223,21 @@ class Played:
         self.row(link, kind, tag=tag, multiple=multiple, flag=requeue)
         for one in sorted((one for one in link.sent if one == tag or (multiple and one < tag)), reverse=True):
             queue, held = link.sent.pop(one)
+            if kind is Kind.ACKED:
+                self.commit(link.process, held.identity)
             if requeue or self.source.random() < 0.02:  # or the acknowledgement gets lost
                 self.queues[queue].insert(0, held)
+
+    def commit(self, process: str, identity: int) -> None:
+        """Let a process say that it committed a message: before it acknowledges it, later, without a moment, or not."""
+        source = self.source
+        if self.commits and source.random() >= self.commits:
+            self.planted.add("not committed")
+        elif self.commits:
+            late_s = source.choice([-0.5, -0.01, 0.0, 0.001, 0.001, 0.01, 0.5])
+            at_s = None if source.random() < 0.1 else self.at_s + late_s
+            by = process if source.random() < 0.9 else source.choice(PROCESSES)
+            self.work.append((by, identity if source.random() < 0.99 else -1, at_s))
 
     def delete(self) -> None:
         """Let the application delete, purge or unbind a queue."""
@@ -272,7 +310,9 @@ def generated(source: random.Random) -> Case:
             played.lose(played.links[process])
     drain(played)
     planted = "+".join(sorted(played.planted)) or "nothing"
-    return Case(tuple(played.rows), tuple(played.wire), tuple(played.own), source.random() < 0.3, planted)
+    unread = source.choice([0, 0, 0, 1, 3])
+    recorded = tuple(played.rows), tuple(played.wire), tuple(played.own), tuple(played.work)
+    return Case(*recorded, unread, source.random() < 0.3, planted)
 
 
 def acts_of(played: Played, link: Link) -> Sequence[Callable[[Link], None]]:

@@ -274,6 +274,8 @@ class Heard:
             "body": body,
             "identity": identity,
             "named": named,
+            "expires": "expiration" in given,
+            "priority": given.get("priority", 0),
         }
         if name == "basic.publish":
             life.published += life.mode in {"CONFIRMS", "TRANSACTIONS"}
