@@ -282,7 +282,7 @@ def test_steps_that_take_the_same_node_away(message: Messages) -> None:
 
 def test_fault_that_the_driver_cannot_do(monkeypatch: pytest.MonkeyPatch, message: Messages) -> None:
     driver = Driver(frozenset({"clients"}), DRIVERS["local"].open)
-    monkeypatch.setattr("rabbitmq_resilience.scenario.problems.DRIVERS", {"external": driver})
+    monkeypatch.setitem(DRIVERS, "external", driver)
     with pytest.raises(FaultFileError) as caught:
         fault_file.parse(yaml.safe_dump(SANE), driver="external")
     told = str(caught.value)

@@ -240,7 +240,7 @@ def test_queues_that_were_not_listed_are_named_and_those_that_pass_are_not(tmp_p
         "declared later, not judged: later, other; a broker listed the queues when messages began to flow"
     ]
     assert list(unjudged([])) == []
-    assert " q9 and 2 more;" in next(unjudged([f"q{number}" for number in range(12)]))
+    assert " q4 and 7 more;" in next(unjudged([f"q{number}" for number in range(12)]))
 
 
 def test_deliveries_of_messages_that_were_published_elsewhere_are_not_foreign(tmp_path: Path) -> None:
