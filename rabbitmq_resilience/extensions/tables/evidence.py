@@ -26,17 +26,18 @@ FAMILIES = {
     LOADS: r"^(durable|fan_out|flow_control_\d|lazy|low_latency_\d+|many_queues|million|not_durable"
     r"|sizing|telemetry),",
     APPLICATIONS: r"^(The leader of its queue dies|The links of a worker are cut|All brokers are restarted in turn"
-    r"|The reply to a subscription comes late), ",
+    r"|The reply to a subscription comes late|A consumer that is made once loses its connection), |^An application ",
     "random schedules": r"^Random",
-    POWER: r"los(es|e) power|^The disk of a leader's node is slow|^The log of a leader's node|is damaged",
+    POWER: r"los(es|e) power|^The disk of a (leader's node|follower) is slow|^The log of a leader's node|is damaged",
     "rolling restarts": r"[Rr]olling restart",
     "connections of clients": r"^(Consumer|Publisher) |to a consumer|Exclusive queues|Queues expire",
     "backlogs, memory, disks": r"slow|backlog|Publishers peak|million messages|runs out of|loses its disk|expire into"
-    r"|any consumer grows",
+    r"|any consumer grows|want more than",
     "blips, flapping and lossy links": r"flaps|too short|^All links|Packets are lost|Confirms stop",
-    "cuts": r"cut|bridge|even split|disconnected|not heard",
+    "cuts": r"cut|bridge|even split|disconnected|not heard|are parted|^Autoheal",
     "declarations, timeouts, counts": r"queues are declared|were declared while|^Each consumer|^A queue counts",
-    "brokers that die or freeze": r"\bdies?\b|died|freezes|frozen",
+    "brokers that die or freeze": r"\bdies?\b|died|freezes|frozen|restarts$|dead leader|ends its stop",
+    "settings and kinds of messages": r"own configuration|several kinds|to Khepri",
 }
 OTHER, ALL = "other", "all"
 
