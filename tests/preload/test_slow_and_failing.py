@@ -5,11 +5,12 @@ from __future__ import annotations
 import errno
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from tests.preload.sequences import Disk
+from tests.preload.sequences import Built, Disk
 
 BEGIN = ("open 1 wc file", "open 2 wc other")
 
@@ -91,6 +92,19 @@ def test_calls_that_cannot_be_followed_are_counted(disk: Disk, code: str, name: 
     (disk.root / "file").write_bytes(b"some")
     subprocess.run([sys.executable, "-I", "-S", "-c", code], cwd=disk.root, env=disk.environment, check=False)
     assert disk.shown()["not_followed"] == {name: 1}
+
+
+def test_another_file_system_is_not_mixed_up_with_the_one_of_the_log(built: Built, disk: Disk) -> None:
+    """Files of two file systems may have the same inode number, by which the log knows them."""
+    elsewhere = Path("/dev/shm")  # noqa: S108 - a file system of its own
+    if not elsewhere.is_dir() or elsewhere.stat().st_dev == disk.state.stat().st_dev:
+        pytest.skip("needs two file systems")
+    with tempfile.TemporaryDirectory(dir=elsewhere) as folder:
+        other = Disk(built, Path(folder), disk.state)
+        other.play([*BEGIN, "write 1 0 10 1", "die"])
+        assert list(other.shown()["not_followed"]) == ["files on another file system than the log"]
+        assert [*(disk.state / "files").iterdir()] == []
+        assert other.cut()["bytes"] == 0
 
 
 def test_a_shell_and_its_children_are_followed(disk: Disk) -> None:

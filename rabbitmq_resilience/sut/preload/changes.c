@@ -52,7 +52,7 @@ int change_begin(struct change *change, int fd, enum change_kind kind, int64_t o
     long flags = raw(SYS_fcntl, fd, F_GETFL, 0);
     if (flags < 0 || (flags & O_ACCMODE) == O_RDONLY)
         return 0;
-    if (kind == CHANGE_WRITE && length == 0)
+    if ((kind == CHANGE_WRITE && length == 0) || !is_on_device(fd, &status))
         return 0;
     *change = (struct change){.inode = status.st_ino, .length = length, .counted = 1, .log = -1, .place = -1};
     change->flushes = kind == CHANGE_WRITE && ((flags & O_DSYNC) || (write_flags & (RWF_DSYNC | RWF_SYNC)));

@@ -90,10 +90,8 @@ static uint64_t quiet_moment(void)
 
 long follow_flush_all(long number, int fd)
 {
-    struct stat status, state;
-    if (!control || (number == SYS_syncfs
-                     && (raw_fstat(fd, &status) != 0 || raw_lstat(state_folder, &state) != 0
-                         || status.st_dev != state.st_dev)))
+    struct stat status;
+    if (!control || (number == SYS_syncfs && (raw_fstat(fd, &status) != 0 || status.st_dev != state_device)))
         return raw(number, fd);
     struct name_record record = {.kind = FLUSH_ALL, .state = DONE, .number = quiet_moment()};
     uint64_t began_ns = clock_ns();

@@ -13,6 +13,8 @@ extern int alive_fd;
 const char *below_roots(const char *path);
 /* Find the folder and the name that `path` leads to. Return whether the folder is a root or below one. */
 int place_of(int folder_fd, const char *path, struct place *place);
+/* Return whether a file is on the file system of the log; count one below a root that is not. `fd` is open on it. */
+int is_on_device(int fd, const struct stat *status);
 /* Read the path of an open file, as the kernel knows it. Return 0 or a negative error number. */
 long path_of_fd(int fd, char path[PATH_MAX]);
 /* Split an absolute path. Return 0, or -1 if it is too long. */

@@ -33,6 +33,16 @@ int split_path(const char *path, struct place *place)
     return 0;
 }
 
+int is_on_device(int fd, const struct stat *status)
+{
+    char path[PATH_MAX];
+    if (status->st_dev == state_device)
+        return 1;
+    if (path_of_fd(fd, path) == 0 && below_roots(path))
+        count_not_followed(NF_DEVICE);
+    return 0;
+}
+
 int place_of(int folder_fd, const char *path, struct place *place)
 {
     char folder[PATH_MAX];
@@ -52,9 +62,11 @@ int place_of(int folder_fd, const char *path, struct place *place)
     long fd = raw(SYS_openat, folder_fd, start ? folder : ".", O_PATH | O_DIRECTORY | O_CLOEXEC, 0);
     if (fd < 0)
         return 0; /* the call itself fails, too */
-    long known = path_of_fd((int)fd, place->folder);
+    struct stat status;
+    int within = path_of_fd((int)fd, place->folder) == 0 && below_roots(place->folder) && raw_fstat((int)fd, &status) == 0
+                 && is_on_device((int)fd, &status);
     raw(SYS_close, fd);
-    return known == 0 && below_roots(place->folder) != NULL;
+    return within;
 }
 
 static int has_log(uint64_t inode)
@@ -70,6 +82,8 @@ int is_followed_locked(int fd, const struct stat *status)
     char path[PATH_MAX];
     struct place place;
     struct stat there;
+    if (!is_on_device(fd, status))
+        return 0;
     if (has_log(status->st_ino))
         return 1;
     if (path_of_fd(fd, path) != 0 || !below_roots(path) || split_path(path, &place) != 0
@@ -87,6 +101,8 @@ int is_followed_locked(int fd, const struct stat *status)
 int is_followed(int fd, const struct stat *status)
 {
     char path[PATH_MAX];
+    if (!is_on_device(fd, status))
+        return 0;
     if (has_log(status->st_ino))
         return 1;
     if (path_of_fd(fd, path) != 0 || !below_roots(path) || names_lock() != 0)

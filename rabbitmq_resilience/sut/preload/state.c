@@ -15,6 +15,7 @@
 
 struct control *control;
 char state_folder[PATH_MAX];
+uint64_t state_device;
 const char *const not_followed_names[NF_COUNT] = {
 #define AS_TEXT(name, text) text,
     NOT_FOLLOWED(AS_TEXT)
@@ -84,6 +85,7 @@ int state_open(const char *folder)
         raw(SYS_munmap, page, CONTROL_BYTES);
         return -EINVAL;
     }
+    state_device = status.st_dev;
     control = page;
     return 0;
 }

@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 
 #define STATE_MAGIC 0x646b6631u
-#define STATE_VERSION 1u
+#define STATE_VERSION 2u
 #define CONTROL_BYTES 16384
 #define STRIPES 64
 #define GLOB_BYTES 256
@@ -29,6 +29,7 @@
     X(FOPEN, "fopen")                                                                                              \
     X(FDOPEN, "fdopen")                                                                                            \
     X(MKSTEMP, "mkstemp")                                                                                          \
+    X(DEVICE, "files on another file system than the log")                                                         \
     X(MKNOD, "mknod")                                                                                              \
     X(SPLICE, "splice")                                                                                            \
     X(IO_URING, "io_uring_setup")                                                                                  \
@@ -87,6 +88,7 @@ _Static_assert(sizeof(struct control) <= CONTROL_BYTES, "the control page holds 
 
 extern struct control *control;            /* NULL: the library does nothing */
 extern char state_folder[PATH_MAX];        /* absolute, without a slash at its end */
+extern uint64_t state_device;              /* inodes are numbers of this file system */
 extern const char *const not_followed_names[NF_COUNT];
 
 /* Map the control page of the prepared state `folder`. Return 0, or a negative error number. */
