@@ -80,17 +80,28 @@ def test_files_outside_of_the_roots_are_not_followed(disk: Disk, tmp_path: Path)
 @pytest.mark.parametrize(
     ("code", "name"),
     [
-        ("import mmap; file = open('file', 'r+b'); mmap.mmap(file.fileno(), 4)", "mmap"),
-        ("import os; os.mkfifo('fifo')", "mknod"),
-        ("import ctypes; ctypes.CDLL(None).fopen(b'file', b'w')", "fopen"),
-        ("import os; os.open('.', os.O_TMPFILE | os.O_RDWR)", "open O_TMPFILE"),
-        ("import os; os.rename('file', '../moved')", "rename or link across the roots"),
-        ("import ctypes; ctypes.CDLL(None).syscall(425, 1, 0)", "io_uring_setup"),
+        ("import mmap; mmap.mmap(file, 4)", "mmap"),
+        ("os.mkfifo('fifo')", "mknod"),
+        ("libc.fopen(b'file', b'w')", "fopen"),
+        ("os.open('.', os.O_TMPFILE | os.O_RDWR)", "open O_TMPFILE"),
+        ("os.rename('file', '../moved')", "rename or link across the roots"),
+        ("libc.syscall(425, 1, 0)", "io_uring_setup"),
+        ("import mmap; mmap.mmap(file, 4, prot=mmap.PROT_READ)", "mmap"),
+        ("libc.mkostemps(ctypes.create_string_buffer(b'aXXXXXX.b'), 2, 0)", "mkstemp"),
+        ("libc.dprintf(file, b'text')", "dprintf"),
+        ("os.dup2(file, 1); libc.puts(b'text')", "a standard stream (stdout or stderr)"),
+        ("libc.aio_fsync(os.O_SYNC, (ctypes.c_int * 42)(file))", "aio_write, aio_fsync or lio_listio"),
+        ("libc.syscall(437, -100, b'file', (ctypes.c_uint64 * 3)(os.O_WRONLY), 24)", "openat2 or open_by_handle_at"),
+        ("os.pwritev(file, [b'text'], 0, os.RWF_DSYNC)", "pwritev2 RWF_DSYNC or RWF_SYNC"),
+        ("os.link('file', '../linked')", "rename or link across the roots"),
+        ("libc.chroot(b'.')", "chroot"),
     ],
 )
 def test_calls_that_cannot_be_followed_are_counted(disk: Disk, code: str, name: str) -> None:
     (disk.root / "file").write_bytes(b"some")
-    subprocess.run([sys.executable, "-I", "-S", "-c", code], cwd=disk.root, env=disk.environment, check=False)
+    given = "import ctypes, os; libc, file = ctypes.CDLL(None), os.open('file', os.O_RDWR);"
+    command = [sys.executable, "-I", "-S", "-c", given + code]
+    subprocess.run(command, cwd=disk.root, env=disk.environment, check=False)
     assert disk.shown()["not_followed"] == {name: 1}
 
 

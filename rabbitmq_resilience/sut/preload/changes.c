@@ -55,7 +55,7 @@ int change_begin(struct change *change, int fd, enum change_kind kind, int64_t o
     if ((kind == CHANGE_WRITE && length == 0) || !is_on_device(fd, &status))
         return 0;
     *change = (struct change){.inode = status.st_ino, .length = length, .counted = 1, .log = -1, .place = -1};
-    change->flushes = kind == CHANGE_WRITE && ((flags & O_DSYNC) || (write_flags & (RWF_DSYNC | RWF_SYNC)));
+    change->flushes = kind == CHANGE_WRITE && (flags & O_DSYNC);
     if (write_flags & WITHIN_ANOTHER)
         change->counted = 0;
     else if (faults_are_set()) {
@@ -84,6 +84,8 @@ int change_begin(struct change *change, int fd, enum change_kind kind, int64_t o
         offset = status.st_size;
     else if (offset < 0)
         offset = raw(SYS_lseek, fd, 0, SEEK_CUR);
+    if (write_flags & (RWF_DSYNC | RWF_SYNC)) /* they flush this range of the file only */
+        count_not_followed(NF_RWF);
     struct change_record made = {
         .magic = LOG_MAGIC, .kind = kind, .number = next_number(), .offset = (uint64_t)offset, .old_size = size};
     if (kind == CHANGE_WRITE || kind == CHANGE_ZERO)

@@ -34,6 +34,9 @@ int fault_of(int on, int fd);
 /* Count a call that began at `began_ns`. */
 void count_call(int on, uint64_t began_ns, int failed, uint64_t bytes);
 
+/* Count a call that cannot be followed if `fd` is open for writing on a followed file. */
+void count_file(enum not_followed what, int fd);
+
 /* Do the work of open, rename, unlink and the like, following what they change. Results are the kernel's. */
 long follow_open(int folder_fd, const char *path, int flags, unsigned mode);
 long follow_rename(int from_fd, const char *from, int to_fd, const char *to, unsigned flags);

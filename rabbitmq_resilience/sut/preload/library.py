@@ -34,7 +34,10 @@ MACHINES = ("x86_64", "aarch64")
 NATIVE = "native"
 
 _SHARED = ("state.c", "names.c", "file_log.c")
-_LIBRARY = ("library.c", "places.c", "faults.c", "changes.c", "flushes.c", "name_changes.c", "calls.c", "others.c")
+_LIBRARY = (
+    *("library.c", "places.c", "faults.c", "changes.c", "flushes.c", "name_changes.c"),
+    *("calls.c", "others.c", "by_number.c"),
+)
 _PROGRAM = ("tree.c", "durable.c", "undo.c", "plan.c", "cut.c", "show.c", "program.c")
 _FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Wno-format-truncation", "-fno-sanitize=undefined")
 _OF_LIBRARY = ("-fPIC", "-fvisibility=hidden", "-shared", "-s")

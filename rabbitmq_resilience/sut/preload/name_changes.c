@@ -181,13 +181,14 @@ long follow_link(int from_fd, const char *from, int to_fd, const char *to, int f
     struct place source, place;
     struct stat status;
     char full[PATH_MAX];
-    if (!control || !place_of(to_fd, to, &place))
+    int leaves = control && place_of(from_fd, from, &source), arrives = control && place_of(to_fd, to, &place);
+    if (!leaves && !arrives)
         return raw(SYS_linkat, from_fd, from, to_fd, to, flags);
-    int within = !flags && place_of(from_fd, from, &source) && place_path(full, &source) == 0;
+    int within = !flags && leaves && arrives && place_path(full, &source) == 0;
     if (!within || names_lock() != 0) {
         long result = raw(SYS_linkat, from_fd, from, to_fd, to, flags);
         if (result == 0)
-            count_not_followed(flags ? NF_TMPFILE : NF_ACROSS);
+            count_not_followed(flags && arrives ? NF_TMPFILE : NF_ACROSS);
         return result;
     }
     int begun = 0;

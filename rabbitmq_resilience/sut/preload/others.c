@@ -1,4 +1,4 @@
-/* Calls that cannot be followed, which are counted by name, and those that reach others on a way round libc. */
+/* Calls that cannot be followed, which are counted by name, and those that keep the lock of the process. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -6,17 +6,12 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "library.h"
 #include "raw_calls.h"
 
 #define SAME_AS(name) __attribute__((alias(#name), visibility("default")))
-
-/* Newer than the oldest C library that this is built for. */
-ssize_t pwritev2(int fd, const struct iovec *parts, int count, off_t offset, int flags);
-ssize_t copy_file_range(int from, off_t *from_at, int to, off_t *to_at, size_t length, unsigned flags);
 
 static int writes_followed(int fd)
 {
@@ -26,7 +21,7 @@ static int writes_followed(int fd)
            && is_followed(fd, &status);
 }
 
-static void count_file(enum not_followed what, int fd)
+void count_file(enum not_followed what, int fd)
 {
     if (writes_followed(fd))
         count_not_followed(what);
@@ -41,7 +36,7 @@ static void count_path(enum not_followed what, const char *path)
 
 EXPORTED void *mmap(void *at, size_t length, int protection, int flags, int fd, off_t offset)
 {
-    if (control && fd >= 0 && (flags & MAP_SHARED) && (protection & PROT_WRITE))
+    if (control && fd >= 0 && (flags & MAP_SHARED)) /* mprotect may let it be written later */
         count_file(NF_MMAP, fd);
     return (void *)as_libc(raw(SYS_mmap, at, length, protection, flags, fd, offset));
 }
@@ -105,7 +100,95 @@ PASSED_ON(int, mkstemp, (char *path), (path), count_path(NF_MKSTEMP, path))
 PASSED_ON(int, mkstemp64, (char *path), (path), count_path(NF_MKSTEMP, path))
 PASSED_ON(int, mkostemp, (char *path, int flags), (path, flags), count_path(NF_MKSTEMP, path))
 PASSED_ON(int, mkostemp64, (char *path, int flags), (path, flags), count_path(NF_MKSTEMP, path))
+PASSED_ON(int, mkstemps, (char *path, int ending), (path, ending), count_path(NF_MKSTEMP, path))
+PASSED_ON(int, mkstemps64, (char *path, int ending), (path, ending), count_path(NF_MKSTEMP, path))
+PASSED_ON(int, mkostemps, (char *path, int ending, int flags), (path, ending, flags), count_path(NF_MKSTEMP, path))
+PASSED_ON(int, mkostemps64, (char *path, int ending, int flags), (path, ending, flags), count_path(NF_MKSTEMP, path))
 PASSED_ON(char *, mkdtemp, (char *path), (path), count_path(NF_MKSTEMP, path))
+
+PASSED_ON(int, vdprintf, (int fd, const char *format, va_list rest), (fd, format, rest), count_file(NF_DPRINTF, fd))
+
+#define AS_DPRINTF                                                                                                     \
+    va_list rest;                                                                                                      \
+    va_start(rest, format);                                                                                            \
+    int result = vdprintf(fd, format, rest);                                                                           \
+    va_end(rest);                                                                                                      \
+    return result
+
+EXPORTED int dprintf(int fd, const char *format, ...)
+{
+    AS_DPRINTF;
+}
+
+/* What both become with _FORTIFY_SOURCE. */
+EXPORTED int __dprintf_chk(int fd, int level __attribute__((unused)), const char *format, ...)
+{
+    AS_DPRINTF;
+}
+
+EXPORTED int __vdprintf_chk(int fd, int level __attribute__((unused)), const char *format, va_list rest)
+{
+    return vdprintf(fd, format, rest);
+}
+
+#ifdef __GLIBC__
+#define PUT_TO 0x0800 /* _IO_CURRENTLY_PUTTING of glibc: something was written to the stream */
+
+/* Whether stdout and stderr led to a followed file at some time. */
+static int led_to_file[2];
+
+static void note_stream(int fd)
+{
+    if ((fd == 1 || fd == 2) && writes_followed(fd))
+        led_to_file[fd - 1] = 1;
+}
+
+__attribute__((constructor(102))) static void note_streams(void)
+{
+    note_stream(1);
+    note_stream(2);
+}
+
+static int was_used(const FILE *stream)
+{
+    return stream->_flags & PUT_TO || stream->_fileno < 0; /* programs that use it may close it at their end */
+}
+
+__attribute__((destructor)) static void count_streams(void)
+{
+    if (control && ((led_to_file[0] && was_used(stdout)) || (led_to_file[1] && was_used(stderr))))
+        count_not_followed(NF_STREAM);
+}
+#else
+#define note_stream(fd) ((void)(fd))
+#endif
+
+/* Threads of libc do this by calls of their own. A request begins with its descriptor. */
+static void count_requests(void *const *requests, int count)
+{
+    for (int i = 0; i < count; i++)
+        if (requests[i])
+            count_file(NF_AIO, *(int *)requests[i]);
+}
+PASSED_ON(int, aio_write, (void *request), (request), count_requests(&request, 1))
+PASSED_ON(int, aio_write64, (void *request), (request), count_requests(&request, 1))
+PASSED_ON(int, aio_fsync, (int kind, void *request), (kind, request), count_requests(&request, 1))
+PASSED_ON(int, aio_fsync64, (int kind, void *request), (kind, request), count_requests(&request, 1))
+PASSED_ON(int, lio_listio, (int mode, void *const *requests, int count, void *event), (mode, requests, count, event),
+          count_requests(requests, count))
+PASSED_ON(int, lio_listio64, (int mode, void *const *requests, int count, void *event), (mode, requests, count, event),
+          count_requests(requests, count))
+
+/* Paths lead elsewhere afterwards than the roots say. */
+PASSED_ON(int, chroot, (const char *path), (path), if (control) count_not_followed(NF_CHROOT))
+
+EXPORTED int open_by_handle_at(int mount, struct file_handle *handle, int flags)
+{
+    long fd = raw(SYS_open_by_handle_at, mount, handle, flags);
+    if (fd >= 0)
+        count_file(NF_OPENED, (int)fd);
+    return (int)as_libc(fd);
+}
 
 /* The lock that shows that the process lives must stay. */
 EXPORTED int close(int fd)
@@ -127,13 +210,17 @@ EXPORTED int dup2(int fd, int as)
     leave(as);
     if (fd == as)
         return (int)as_libc(raw(SYS_fcntl, fd, F_GETFD, 0) < 0 ? -EBADF : as);
-    return (int)as_libc(raw(SYS_dup3, fd, as, 0));
+    int result = (int)as_libc(raw(SYS_dup3, fd, as, 0));
+    note_stream(result);
+    return result;
 }
 
 EXPORTED int dup3(int fd, int as, int flags)
 {
     leave(as);
-    return (int)as_libc(raw(SYS_dup3, fd, as, flags));
+    int result = (int)as_libc(raw(SYS_dup3, fd, as, flags));
+    note_stream(result);
+    return result;
 }
 
 #ifndef SYS_close_range
@@ -157,56 +244,4 @@ EXPORTED void closefrom(int first)
         return;
     for (int fd = first < 0 ? 0 : first; fd < 65536; fd++)
         close(fd);
-}
-
-/* Programs that call the kernel by number reach what libc's names reach. */
-EXPORTED long syscall(long number, ...)
-{
-    long a[6];
-    va_list rest;
-    va_start(rest, number);
-    for (int i = 0; i < 6; i++)
-        a[i] = va_arg(rest, long);
-    va_end(rest);
-    if (!control)
-        return as_libc(raw_call(number, a[0], a[1], a[2], a[3], a[4], a[5]));
-    switch (number) {
-    case SYS_write:
-        return write((int)a[0], (void *)a[1], (size_t)a[2]);
-    case SYS_writev:
-        return writev((int)a[0], (void *)a[1], (int)a[2]);
-    case SYS_pwrite64:
-        return pwrite((int)a[0], (void *)a[1], (size_t)a[2], a[3]);
-    case SYS_pwritev:
-        return pwritev((int)a[0], (void *)a[1], (int)a[2], a[3]);
-    case SYS_pwritev2:
-        return pwritev2((int)a[0], (void *)a[1], (int)a[2], a[3], (int)a[5]);
-    case SYS_copy_file_range:
-        return copy_file_range((int)a[0], (void *)a[1], (int)a[2], (void *)a[3], (size_t)a[4], (unsigned)a[5]);
-    case SYS_ftruncate:
-        return ftruncate((int)a[0], a[1]);
-    case SYS_fallocate:
-        return fallocate((int)a[0], (int)a[1], a[2], a[3]);
-    case SYS_fsync:
-        return fsync((int)a[0]);
-    case SYS_fdatasync:
-        return fdatasync((int)a[0]);
-    case SYS_openat:
-        return as_libc(follow_open((int)a[0], (char *)a[1], (int)a[2], (unsigned)a[3]));
-    case SYS_renameat2:
-        return as_libc(follow_rename((int)a[0], (char *)a[1], (int)a[2], (char *)a[3], (unsigned)a[4]));
-    case SYS_unlinkat:
-        return as_libc(follow_unlink((int)a[0], (char *)a[1], (int)a[2]));
-    case SYS_close_range:
-        return close_range((unsigned)a[0], (unsigned)a[1], (int)a[2]);
-    case SYS_io_uring_setup:
-        count_not_followed(NF_IO_URING);
-        break;
-    case SYS_io_submit:
-        count_not_followed(NF_IO_SUBMIT);
-        break;
-    default:
-        break;
-    }
-    return as_libc(raw_call(number, a[0], a[1], a[2], a[3], a[4], a[5]));
 }

@@ -29,6 +29,12 @@
     X(FOPEN, "fopen")                                                                                              \
     X(FDOPEN, "fdopen")                                                                                            \
     X(MKSTEMP, "mkstemp")                                                                                          \
+    X(DPRINTF, "dprintf")                                                                                          \
+    X(STREAM, "a standard stream (stdout or stderr)")                                                              \
+    X(AIO, "aio_write, aio_fsync or lio_listio")                                                                   \
+    X(OPENED, "openat2 or open_by_handle_at")                                                                      \
+    X(RWF, "pwritev2 RWF_DSYNC or RWF_SYNC")                                                                       \
+    X(CHROOT, "chroot")                                                                                            \
     X(DEVICE, "files on another file system than the log")                                                         \
     X(MKNOD, "mknod")                                                                                              \
     X(SPLICE, "splice")                                                                                            \
