@@ -1,6 +1,8 @@
 """Compare cuts by the library with those of the second model, on many drawn sequences.
 
-python -m tests.preload.compared --cases 10000 --processes 2 [--first N] [--folder /dev/shm]
+python -m tests.preload.compared --cases 10000 --processes 2 [--first 100000] [--folder /dev/shm]
+
+Cases from 100,000 on draw from more calls.
 """
 
 from __future__ import annotations

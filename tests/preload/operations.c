@@ -1,6 +1,6 @@
 /* Do the operations that stand on standard input, one a line, and print the result of each: 0 or more, or -errno.
  *
- * Files are named by numbers (IDs) that a line gives them. "fork" lets a child go on with the lines until "join". */
+ * Files are named by numbers (IDs) that a line gives them. "#" before a word calls the kernel by number. "fork" lets a child go on with the lines until "join". */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sendfile.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -59,9 +61,52 @@ static int flags_of(const char *letters)
     return flags;
 }
 
+static long flush_path(const char *path, int flags, int (*flush)(int))
+{
+    int file = open(path, flags);
+    long result = file < 0 ? -1 : flush(file);
+    if (file >= 0)
+        close(file);
+    return result;
+}
+
+static int is_same(int one, int other)
+{
+    struct stat first, second;
+    errno = EINVAL;
+    return fstat(one, &first) == 0 && fstat(other, &second) == 0 && first.st_ino == second.st_ino;
+}
+
+static long do_numbered(char **word)
+{
+    const char *operation = word[0] + 1;
+    if (!strcmp(operation, "open"))
+        return files[atoi(word[1])] = (int)syscall(SYS_openat, AT_FDCWD, word[3], flags_of(word[2]), 0644);
+    if (!strcmp(operation, "truncate"))
+        return syscall(SYS_truncate, word[1], atol(word[2]));
+    if (!strcmp(operation, "rename"))
+        return syscall(SYS_renameat2, AT_FDCWD, word[1], AT_FDCWD, word[2], 0);
+    if (!strcmp(operation, "link"))
+        return syscall(SYS_linkat, AT_FDCWD, word[1], AT_FDCWD, word[2], 0);
+    if (!strcmp(operation, "symlink"))
+        return syscall(SYS_symlinkat, word[1], AT_FDCWD, word[2]);
+    if (!strcmp(operation, "unlink"))
+        return syscall(SYS_unlinkat, AT_FDCWD, word[1], 0);
+    if (!strcmp(operation, "rmdir"))
+        return syscall(SYS_unlinkat, AT_FDCWD, word[1], AT_REMOVEDIR);
+    if (!strcmp(operation, "mkdir"))
+        return syscall(SYS_mkdirat, AT_FDCWD, word[1], 0755);
+    if (!strcmp(operation, "fsync"))
+        return syscall(SYS_fsync, files[atoi(word[1])]);
+    errno = EINVAL;
+    return -1;
+}
+
 static long do_line(int count, char **word, const char *self)
 {
     const char *operation = word[0];
+    if (operation[0] == '#')
+        return do_numbered(word);
     int file = count > 1 ? files[atoi(word[1]) % IDS] : -1;
     long number = count > 2 ? atol(word[2]) : 0, length = count > 3 ? atol(word[3]) : 0;
     if (!strcmp(operation, "open"))
@@ -80,6 +125,18 @@ static long do_line(int count, char **word, const char *self)
         struct iovec parts[2] = {{bytes, (size_t)length / 2}, {bytes + length / 2, (size_t)(length - length / 2)}};
         return pwritev(file, parts, 2, number);
     }
+    if (!strcmp(operation, "pappend")) {
+        struct iovec part = {content(word[4], (size_t)length), (size_t)length};
+        return pwritev2(file, &part, 1, number, RWF_APPEND);
+    }
+    if (!strcmp(operation, "sendfile")) {
+        off_t from = 0;
+        return is_same(file, files[number]) ? -1 : sendfile(file, files[number], &from, (size_t)length);
+    }
+    if (!strcmp(operation, "copy")) {
+        off_t from = 0, to = atol(word[4]);
+        return is_same(file, files[number]) ? -1 : copy_file_range(files[number], &from, file, &to, (size_t)length, 0);
+    }
     if (!strcmp(operation, "ftruncate"))
         return ftruncate(file, number);
     if (!strcmp(operation, "truncate"))
@@ -96,14 +153,26 @@ static long do_line(int count, char **word, const char *self)
         return files[atoi(word[1])] = -1, close(file);
     if (!strcmp(operation, "dup"))
         return files[atoi(word[2])] = dup(file);
+    if (!strcmp(operation, "dup2"))
+        return dup2(file, files[number]);
     if (!strcmp(operation, "sync"))
         return sync(), 0;
-    if (!strcmp(operation, "syncfolder")) {
-        int folder = open(word[1], O_RDONLY | O_DIRECTORY);
-        long result = folder < 0 ? -1 : fsync(folder);
+    if (!strcmp(operation, "syncfs"))
+        return flush_path(".", O_RDONLY, syncfs);
+    if (!strcmp(operation, "syncfolder"))
+        return flush_path(word[1], O_RDONLY | O_DIRECTORY, fsync);
+    if (!strcmp(operation, "syncfile"))
+        return flush_path(word[1], O_RDONLY | O_NOFOLLOW, fsync);
+    if (!strcmp(operation, "noreplace"))
+        return renameat2(AT_FDCWD, word[1], AT_FDCWD, word[2], RENAME_NOREPLACE);
+    if (!strcmp(operation, "openat")) {
+        int folder = open(word[3], O_RDONLY | O_DIRECTORY);
+        int opened = files[atoi(word[1])] = folder < 0 ? -1 : openat(folder, word[4], flags_of(word[2]), 0644);
+        int number_of_error = errno;
         if (folder >= 0)
             close(folder);
-        return result;
+        errno = number_of_error;
+        return opened;
     }
     if (!strcmp(operation, "rename"))
         return rename(word[1], word[2]);

@@ -22,7 +22,7 @@ class Program:
 
     def do(self, line: str) -> bool:
         """Do a line. Return whether it succeeds."""
-        word, *rest = line.split()
+        word, *rest = line.removeprefix("#").split()
         work: Callable[..., None] = getattr(self, f"do_{word}")
         try:
             work(*rest)
@@ -54,8 +54,7 @@ class Program:
             self.volume.edit(node, 0, None)
         self.handles[int(number)] = Handle(node, flags)
 
-    def _put(self, handle: Handle, offset: int, seed: str, length: str) -> int:
-        data = content(int(seed), int(length))
+    def _put(self, handle: Handle, offset: int, data: bytes) -> int:
         if "a" in handle.flags:
             offset = len(handle.file.content)
         if data:
@@ -66,14 +65,33 @@ class Program:
 
     def do_write(self, number: str, _: str, length: str, seed: str) -> None:
         handle = self._handle(number)
-        handle.position = self._put(handle, handle.position, seed, length)
+        handle.position = self._put(handle, handle.position, content(int(seed), int(length)))
 
     do_writev = do_write
 
     def do_pwrite(self, number: str, offset: str, length: str, seed: str) -> None:
-        self._put(self._handle(number), int(offset), seed, length)
+        self._put(self._handle(number), int(offset), content(int(seed), int(length)))
 
     do_pwritev = do_pwrite
+
+    def do_pappend(self, number: str, _: str, length: str, seed: str) -> None:
+        handle = self._handle(number)
+        self._put(Handle(handle.file, handle.flags + "a"), 0, content(int(seed), int(length)))
+
+    def _copied(self, number: str, source: str, length: str) -> bytes:
+        """Return what a call copies from the begin of one file to another."""
+        to, from_ = self._handle(number), self._handle(source)
+        if "a" in to.flags or "+" not in from_.flags or to.file is from_.file:
+            raise RefusedError(errno.EINVAL)
+        return from_.file.content[: int(length)]
+
+    def do_sendfile(self, number: str, source: str, length: str) -> None:
+        data, handle = self._copied(number, source, length), self._handle(number)
+        handle.position = self._put(handle, handle.position, data)
+
+    def do_copy(self, number: str, source: str, length: str, offset: str) -> None:
+        data = self._copied(number, source, length)
+        self._put(self._handle(number), int(offset), data)
 
     def _resize(self, file: File, size: int) -> None:
         if size != len(file.content):
@@ -106,11 +124,22 @@ class Program:
     def do_sync(self) -> None:
         self.volume.flush(None)
 
+    do_syncfs = do_sync
+
+    def do_syncfile(self, path: str) -> None:
+        node = self.volume.at(path)
+        if isinstance(node, File) and node.target is not None:
+            raise RefusedError(errno.ELOOP)
+        self.volume.flush(node)
+
     def do_syncfolder(self, path: str) -> None:
         node = self.volume.root if path == "." else self.volume.at(path)
         if isinstance(node, File):
             raise RefusedError(errno.ENOTDIR)
         self.volume.flush(node)
+
+    def do_openat(self, number: str, flags: str, folder: str, name: str) -> None:
+        self.do_open(number, flags, f"{folder}/{name}")
 
     def do_close(self, number: str) -> None:
         self._handle(number)
@@ -119,6 +148,17 @@ class Program:
     def do_dup(self, number: str, other: str) -> None:
         self.handles.pop(int(other), None) if int(number) not in self.handles else None
         self.handles[int(other)] = self._handle(number)
+
+    def do_dup2(self, number: str, other: str) -> None:
+        handle, _ = self._handle(number), self._handle(other)
+        self.handles[int(other)] = handle
+
+    def do_noreplace(self, old: str, new: str) -> None:
+        self.volume.at(old)
+        folder, name = self.volume.parent(new)
+        if name in folder.names:
+            raise RefusedError(errno.EEXIST)
+        self.do_rename(old, new)
 
     def do_rename(self, old: str, new: str) -> None:
         moved, (folder, name) = self.volume.at(old), self.volume.parent(new)

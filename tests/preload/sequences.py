@@ -25,6 +25,10 @@ FLAGS = ("w", "wc", "wc", "+c", "wct", "+ct", "wca", "+", "wcx", "wcs", "+cd", "
 LENGTHS = (1, 7, 100, 511, 512, 513, 1500, 5000)
 KILLED = -signal.SIGKILL
 _PLAYED_WITHIN_S = 120
+#: Cases with this number or a higher one draw from all calls; the others are those that found the first faults.
+MORE_CALLS_FROM = 100_000
+#: What ``operations.c`` can also do by the number of the call.
+BY_NUMBER = {"open", "truncate", "rename", "link", "symlink", "unlink", "rmdir", "mkdir", "fsync"}
 
 
 @dataclass(frozen=True)
@@ -100,13 +104,13 @@ class Disk:
         return json.loads(self.call("cut", *options))
 
 
-def drawn(random_: random.Random, volume: Volume) -> list[str]:
+def drawn(random_: random.Random, volume: Volume, *, more_calls: bool) -> list[str]:
     """Draw the lines of a case for a volume, few of which fail. Those of one process end with ``die``."""
     lines: list[str] = []
     forked = 0
     scratch = Program(copy.deepcopy(volume))
     for _ in range(random_.randint(5, 90)):
-        line = _line(random_)
+        line = _line(random_, more_calls=more_calls)
         if line == "join" and not forked:
             continue
         if line == "die":
@@ -119,7 +123,7 @@ def drawn(random_: random.Random, volume: Volume) -> list[str]:
     return [*lines, *["join"] * forked, "die"]
 
 
-def _line(random_: random.Random) -> str:
+def _line(random_: random.Random, *, more_calls: bool) -> str:
     number, other = random_.randint(1, 3), random_.randint(1, 3)
     offset, length, seed = random_.choice((0, 3, 512, 700, 2000)), random_.choice(LENGTHS), random_.randint(1, 200)
     file, name, to, folder = (random_.choice(names) for names in (FILES, NAMES, NAMES, FOLDERS))
@@ -149,7 +153,20 @@ def _line(random_: random.Random) -> str:
         "exec": 1,
         "die": 2,
     }
-    return random_.choices([*weighed], weights=[*weighed.values()])[0]
+    if more_calls:
+        weighed |= {
+            f"openat {number} {random_.choice(FLAGS)} {folder} a": 2,
+            f"pappend {number} {offset} {length} {seed}": 2,
+            f"sendfile {number} {other} {length}": 2,
+            f"copy {number} {other} {length} {offset}": 3,
+            f"syncfile {name}": 3,
+            "syncfs": 0.1,
+            f"dup2 {number} {other}": 1,
+            f"noreplace {name} {to}": 2,
+        }
+    line = random_.choices([*weighed], weights=[*weighed.values()])[0]
+    by_number = more_calls and line.split()[0] in BY_NUMBER and random_.random() < 0.2
+    return f"#{line}" if by_number else line
 
 
 Seen = dict[str, str | bytes | None]
@@ -226,23 +243,24 @@ def compare(built: Built, case: int, folder: Path, *, interrupted: bool = False)
     for _ in range(2):
         model, torn = random_.choice(("ordered", "posix")), random_.random() < 0.3
         disk = Disk(built, root, state)
-        wrong += _round(disk, random_, volume, options=Cut(model, torn, interrupted))
+        wrong += _round(disk, random_, volume, options=Cut(model, torn, interrupted, case >= MORE_CALLS_FROM))
         if wrong:
             break
     return wrong
 
 
 class Cut(NamedTuple):
-    """How a cut is made."""
+    """How a cut is made, and what is done before it."""
 
     model: str
     torn: bool
     interrupted: bool
+    more_calls: bool
 
 
 def _round(disk: Disk, random_: random.Random, volume: Volume, *, options: Cut) -> list[str]:
-    model, torn, interrupted = options
-    lines, program = drawn(random_, volume), Program(volume)
+    model, torn, interrupted, more_calls = options
+    lines, program = drawn(random_, volume, more_calls=more_calls), Program(volume)
     process: list[str] = []
     for line in lines:
         process.append(line)
