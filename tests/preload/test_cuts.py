@@ -67,6 +67,16 @@ def test_no_lock_of_a_killed_process_is_waited_for_although_its_number_is_in_use
     assert {path.name for path in disk.root.iterdir()} == {"kept"}
 
 
+def test_what_is_reported_is_what_is_taken(disk: Disk) -> None:
+    """A file whose size goes back is one, and a copy that finds no more to read has written nothing."""
+    (disk.root / "cut").write_bytes(b"some")
+    (disk.root / "empty").touch()
+    disk.play(["truncate cut 1", "open 1 wc copy", "fsync 1", "open 2 + empty", "copy 1 2 5000 0", "sendfile 1 2 5000"])
+    report = disk.cut()
+    assert (report["files"], report["bytes"], report["names"]) == (1, 0, 0)
+    assert (disk.root / "cut").read_bytes() == b"some"
+
+
 def test_a_restart_without_a_cut_goes_on_with_the_log(disk: Disk) -> None:
     disk.play(["open 1 wca file", "fsync 1", "write 1 0 10 1", "die"])
     disk.play(["open 1 wca file", "write 1 0 10 2", "die"])

@@ -54,7 +54,8 @@ int change_begin(struct change *change, int fd, enum change_kind kind, int64_t o
         return 0;
     if ((kind == CHANGE_WRITE && length == 0) || !is_on_device(fd, &status))
         return 0;
-    *change = (struct change){.inode = status.st_ino, .length = length, .counted = 1, .log = -1, .place = -1};
+    *change = (struct change){
+        .inode = status.st_ino, .length = length, .kind = kind, .counted = 1, .log = -1, .place = -1};
     change->flushes = kind == CHANGE_WRITE && (flags & O_DSYNC);
     if (write_flags & WITHIN_ANOTHER)
         change->counted = 0;
@@ -104,7 +105,7 @@ long change_end(struct change *change, long result)
         count_call(ON_WRITE, change->began_ns, 1, 0);
         return -change->error;
     }
-    if (change->place >= 0 && (result < 0 || (result > 0 && (uint64_t)result != change->length)))
+    if (change->place >= 0 && (result < 0 || (change->kind == CHANGE_WRITE && (uint64_t)result != change->length)))
         log_correct(change->log, change->place, result);
     raw(SYS_close, change->log);
     if (change->flushes && result > 0 && log_mark_end(change->inode, &mark) == 0) {

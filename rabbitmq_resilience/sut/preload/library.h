@@ -55,6 +55,7 @@ void log_file_flush(uint64_t inode, const struct log_mark *mark);
 struct change {
     uint64_t inode, length, began_ns;
     long log, place;
+    enum change_kind kind;
     int error, flushes, counted;
 };
 

@@ -137,8 +137,10 @@ static uint64_t undo_file(FILE *plan, int index, enum model model, int torn, uin
         step_end(plan);
     }
     int entry = node->kept != NONE ? node->kept : node->current;
-    if (entry != NONE)
+    if (entry != NONE) {
         entries[entry].lost_bytes += bytes;
+        entries[entry].lost = 1;
+    }
     return bytes;
 }
 
@@ -167,7 +169,7 @@ static void report(FILE *out, enum model model, int torn, uint64_t seed, uint64_
     int files = 0;
     for (int at = 0; at < entries_count; at++) {
         names += entries[at].lost_names;
-        files += entries[at].lost_names || entries[at].lost_bytes;
+        files += entries[at].lost_names || entries[at].lost;
     }
     fprintf(out, "{\"model\": \"%s\", \"torn\": ", model == ORDERED ? "ordered" : "posix");
     torn ? fprintf(out, "%llu", (unsigned long long)seed) : fprintf(out, "null");
@@ -182,7 +184,7 @@ static void report(FILE *out, enum model model, int torn, uint64_t seed, uint64_
     fprintf(out, "], \"paths\": [");
     for (int at = 0, shown = 0; at < entries_count && shown < PATHS_MAX; at++) {
         const struct entry *entry = &entries[at];
-        if (!(entry->lost_names || entry->lost_bytes) || !(entry_path(at, 0, path) || entry_path(at, 1, path)))
+        if (!(entry->lost_names || entry->lost) || !(entry_path(at, 0, path) || entry_path(at, 1, path)))
             continue;
         fputs(shown++ ? ", {\"path\": " : "{\"path\": ", out);
         json_text(out, path);

@@ -31,6 +31,7 @@ struct entry {
     int base, current, kept; /* nodes */
     int last_change;
     uint64_t lost_bytes, lost_names;
+    int lost; /* something was taken from it, or its size goes back */
 };
 
 struct name_change {
