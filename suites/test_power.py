@@ -58,6 +58,7 @@ NOT_FLUSHED = Expectation(
     invariants_also=("order",),
     intermittent=True,
     queue_types=("classic",),
+    trace="loses_with_power",
     documentation="From 3.13 on the message store of classic queues calls no fsync before a message is confirmed "
     "(rabbitmq-server#8507; rabbit_msg_store.erl, 3.13 to 4.3).",
 )

@@ -18,6 +18,7 @@ from rabbitmq_resilience.checkers.fan_out import Shards
 from rabbitmq_resilience.checkers.loss_explanations import most_explained
 from rabbitmq_resilience.checkers.loss_permits import LossPermit, loss_permits
 from rabbitmq_resilience.checkers.message_ledger import Flags, Ledger, Messages, QueueColumn, ledger_of, nothing_after
+from rabbitmq_resilience.checkers.power_losses import lost_without_power_cut
 from rabbitmq_resilience.checkers.times import periods
 from rabbitmq_resilience.checkers.units import counted
 from rabbitmq_resilience.checkers.unrouted import skipped_bindings
@@ -56,7 +57,13 @@ class NoLoss(InvariantSpec):
         ledger = ledger_of(history)
         counts = _counts(ledger)
         splits_may = self.split_losses == "permitted"
-        permitted, reasons = _permitted(history, ledger, splits_may=splits_may) if counts["lost"] else ({}, ())
+        permitted: Chosen = {}
+        reasons: tuple[str, ...] = ()
+        if counts["lost"]:
+            permitted, reasons, left = _permitted(history, ledger, splits_may=splits_may)
+            counts |= (
+                lost_without_power_cut(history, left.queue, left.sent_us, ledger.shards) if left.queue.size else {}
+            )
         counts["lost_permitted"] = sum(int(np.count_nonzero(flags)) for flags in permitted.values())
         counts["lost"] -= counts["lost_permitted"]
         unexpected = counts["unexpected"]
@@ -97,9 +104,9 @@ def _owed_since(history: History) -> str:
 Chosen = dict[tuple[int, int], Flags]
 
 
-def _permitted(history: History, ledger: Ledger, *, splits_may: bool) -> tuple[Chosen, tuple[str, ...]]:
-    """Return the lost messages whose loss is permitted where and when they were confirmed, and the reasons. With
-    ``splits_may`` losses by a split are permitted, and messages that brokers do not route while a node is away."""
+def _permitted(history: History, ledger: Ledger, *, splits_may: bool) -> tuple[Chosen, tuple[str, ...], _Rows]:
+    """Return the lost messages whose loss is permitted where and when they were confirmed, the reasons, and the others.
+    With ``splits_may`` losses by a split are permitted, and messages that brokers do not route while a node is away."""
     facts = history.facts
     lost = _lost_rows(history, ledger)
     concerned = {shard for queue in set(lost.queue.tolist()) for shard in ledger.shards.group_of(queue)}
@@ -129,7 +136,7 @@ def _permitted(history: History, ledger: Ledger, *, splits_may: bool) -> tuple[C
         flags = np.zeros(len(ledger.messages[publisher].outcome), np.bool_)
         flags[kept[2][rows]] = True
         chosen[publisher, lane] = flags
-    return chosen, tuple(reasons)
+    return chosen, tuple(reasons), _Rows(*(column[~excused] for column in lost))
 
 
 class _Rows(NamedTuple):

@@ -12,6 +12,7 @@ from datetime import datetime
 
 from rabbitmq_resilience.checkers.availability import REFUSED_MIN
 from rabbitmq_resilience.checkers.pauses import NET_SETUPTIME_S
+from rabbitmq_resilience.checkers.power_losses import WITHOUT_POWER_CUT
 from rabbitmq_resilience.checkers.verdict import Finding
 
 Trace = Callable[[str], bool]
@@ -188,7 +189,16 @@ def refuses_messages(findings: Mapping[str, Finding]) -> bool:
     return isinstance(ratio, int | float) and ratio >= REFUSED_MIN
 
 
-FINDINGS_TRACES: Mapping[str, FindingsTrace] = {"refuses_messages": refuses_messages}
+def loses_with_power(findings: Mapping[str, Finding]) -> bool:
+    """Return whether a power cut explains each lost message, and nothing unexpected arrived."""
+    found = findings.get("no_loss")
+    return found is not None and (found.numbers.get(WITHOUT_POWER_CUT), found.numbers.get("unexpected")) == (0, 0)
+
+
+FINDINGS_TRACES: Mapping[str, FindingsTrace] = {
+    "refuses_messages": refuses_messages,
+    "loses_with_power": loses_with_power,
+}
 
 TRACES: Mapping[str, Trace] = {
     "decides_anew": decides_again,
