@@ -1,0 +1,114 @@
+"""Compare brokers that have the preloaded library of disk faults with brokers that do not, in turn.
+
+    .venv/bin/python -m benchmarks.preloaded_disk [--rounds 5] [--queue-types quorum classic] [--rabbitmq-home DIR]
+
+Two clusters of three brokers are formed with equal settings, and one of them has the library in each broker, with no
+fault set. In each round both get the same load as fast as they take it, one after the other: in even rounds the one
+without the library is first. The other cluster is idle meanwhile. Rates are confirms a second after a warm-up; CPU is
+that of all brokers for one message. A ratio is the median of the ratios in each round.
+
+The exit status is 1 if the rate with the library is under ``RATIO_MIN`` of the rate without it, for any queue type.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from statistics import median
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.perf_test import Measured, Plan, ours
+from rabbitmq_resilience.model.node_options import NodeOptions
+from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
+from rabbitmq_resilience.tools.distributions import find_broker
+from rabbitmq_resilience.workload.queues import declare
+from rabbitmq_resilience.workload.workload_model import Workload
+
+RATIO_MIN = 0.9
+WITHOUT, WITH = "without the library", "with it"
+
+
+def compare(
+    clusters: Mapping[str, LocalCluster], workload: Workload, *, rounds: int, plan: Plan
+) -> Mapping[str, Sequence[Measured]]:
+    """Measure both clusters in turn, each time on fresh queues."""
+    results: dict[str, list[Measured]] = {side: [] for side in clusters}
+    for number in range(rounds):
+        for side in sorted(clusters, reverse=number % 2 == 0):
+            vhost = f"{workload.queue_type}-{number}"
+            declare(clusters[side], workload, vhost=vhost)
+            results[side].append(ours(clusters[side], workload, vhost, plan))
+            clusters[side].api("a1").delete_vhost(vhost)
+    return results
+
+
+def add_rows(table: Table, name: str, results: Mapping[str, Sequence[Measured]]) -> float:
+    """Add rows with the medians of the rounds, and return the ratio of the rates."""
+    both = list(zip(results[WITH], results[WITHOUT], strict=True))
+    rates = [a.confirmed_per_s / b.confirmed_per_s for a, b in both]
+    cpu = median(a.broker_us / b.broker_us for a, b in both)
+    for side, measured in results.items():
+        table.add_row(
+            name,
+            side,
+            f"{median(m.confirmed_per_s for m in measured):,.0f}",
+            f"{median(m.broker_us for m in measured):.1f}",
+            f"{median(rates):.3f} ({min(rates):.3f} to {max(rates):.3f})" if side == WITH else "",
+            f"{cpu:.2f}" if side == WITH else "",
+            " ".join(f"{m.confirmed_per_s:,.0f}" for m in measured),
+        )
+    return median(rates)
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Compare brokers with and without the library of disk faults.")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--warm-up-s", type=float, default=5)
+    parser.add_argument("--measure-s", type=float, default=15)
+    parser.add_argument("--queue-types", nargs="+", choices=("quorum", "classic"), default=("quorum", "classic"))
+    parser.add_argument("--queues", type=int, default=4)
+    parser.add_argument("--message-bytes", type=int, default=1000)
+    parser.add_argument("--rabbitmq-home", type=Path)
+    return parser.parse_args()
+
+
+def main() -> int:
+    arguments = parse_arguments()
+    broker = find_broker(arguments.rabbitmq_home)
+    plan = Plan(arguments.warm_up_s, arguments.measure_s)
+    topology = Topology(name="preloaded", zones={"a": 1, "b": 1, "c": 1})
+    options = {WITHOUT: NodeOptions(), WITH: NodeOptions(preloaded=frozenset(topology.nodes))}
+    title = f"RabbitMQ {broker.version}, {arguments.rounds} rounds of {plan.measure_s:g} s, medians"
+    table = Table("queues", "side", "confirmed/s", "broker µs", "ratio", "of broker CPU", "rounds", title=title)
+    ratios = []
+    with ExitStack() as stack:
+        clusters = {
+            side: stack.enter_context(LocalCluster.form(topology, broker=broker, equipment=equipment))
+            for side, equipment in options.items()
+        }
+        for queue_type in arguments.queue_types:
+            workload = Workload(
+                queue_type=queue_type,
+                queues=arguments.queues,
+                leaders_on=("a1",),
+                publishers=4,
+                consumers=4,
+                rate_per_s=None,
+                in_flight=200,
+                prefetch=500,
+                ack_every=50,
+                message_bytes=arguments.message_bytes,
+            )
+            results = compare(clusters, workload, rounds=arguments.rounds, plan=plan)
+            ratios.append(add_rows(table, f"{arguments.queues} {queue_type}", results))
+    Console(width=140).print(table)
+    return 0 if min(ratios) >= RATIO_MIN else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
