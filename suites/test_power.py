@@ -73,6 +73,7 @@ CONFIGURATION_NOT_FLUSHED = Expectation(
     reference="rabbitmq/ra#382",
     intermittent=True,
     queue_types=("quorum",),
+    trace="loses_with_power",
     log="pre_init failed to read config file for UId",
 )
 
