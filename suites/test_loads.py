@@ -211,5 +211,5 @@ def test_good_conditions(load: str, queue_type: str, net_ticktime_s: int, play: 
 
 
 @EVERY
-def test_beside_a_fault(load: str, queue_type: str, net_ticktime_s: int, play: Play) -> None:
+def test_during_a_fault(load: str, queue_type: str, net_ticktime_s: int, play: Play) -> None:
     play(scenario(CASES[load], queue_type, net_ticktime_s, breaks=True))

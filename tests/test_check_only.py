@@ -71,7 +71,7 @@ def checked(pytester: pytest.Pytester, *options: str, queue_type: str = "quorum"
         ),
     ],
 )
-def test_what_is_right_is_told(pytester: pytest.Pytester, options: list[str], where: str) -> None:
+def test_what_is_right_is_reported(pytester: pytest.Pytester, options: list[str], where: str) -> None:
     result = checked(pytester, *options)
     result.assert_outcomes(passed=1)
     assert f"OK       A client goes and comes ({where})" in result.outlines

@@ -22,7 +22,7 @@ def ended(*arguments: str) -> str:
 
 @pytest.mark.parametrize("command", COMMANDS)
 @pytest.mark.parametrize("asked", ["--help", "-h"])
-def test_each_command_tells_its_help(command: str, asked: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_each_command_shows_its_help(command: str, asked: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert ended(command, asked) == "0"
     told, errors = capsys.readouterr()
     assert told.startswith(f"usage: rabbitmq-resilience {command} ")
@@ -41,7 +41,7 @@ def test_its_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == f"rabbitmq-resilience {version('rabbitmq-resilience')}\n"
 
 
-def test_without_a_command_its_help_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_command_its_help_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     assert "COMMAND --help" in capsys.readouterr().err
 

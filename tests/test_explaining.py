@@ -115,7 +115,7 @@ def test_an_interrupted_run_says_where_it_was_and_where_its_record_is() -> None:
     ]
 
 
-def test_the_first_errors_of_a_broker_are_told_before_reports_of_what_ended_for_them(tmp_path: Path) -> None:
+def test_the_first_errors_of_a_broker_are_reported_before_reports_of_what_ended_for_them(tmp_path: Path) -> None:
     output = tmp_path / "output"
     output.write_text(
         "2026-11-29 10:29:54.316347+00:00 [error] <0.160.0> You've tried to set heartbeatt, but there is no such\n"

@@ -138,7 +138,7 @@ def test_markers_of_a_fault_file_select_it(folder: Path) -> None:
 
 
 @pytest.mark.core
-def test_what_is_wrong_is_told_before_anything_starts(folder: Path, message: Messages) -> None:
+def test_what_is_wrong_is_reported_before_anything_starts(folder: Path, message: Messages) -> None:
     (folder / "wrong.fault.yaml").write_text(SCENARIO.replace("schedule", "shedule"))
     done = session(folder)
     assert done.returncode == pytest.ExitCode.INTERRUPTED

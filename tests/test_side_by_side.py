@@ -95,7 +95,7 @@ def test_what_takes_the_machine_is_played_alone(tmp_path: Path) -> None:
         thread.join(5)
 
 
-def test_one_process_waits_for_nobody() -> None:
+def test_one_process_waits_for_no_one() -> None:
     with side_by_side.turn(SimpleNamespace(), alone=True):  # type: ignore[arg-type]
         pass
 

@@ -67,7 +67,9 @@ def test_durations(text: str, length_s: float) -> None:
         (("groups:\n", ""), 1),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(file: Path, wrong: tuple[str, str], line: int, message: Messages) -> None:
+def test_what_is_wrong_is_reported_with_its_line(
+    file: Path, wrong: tuple[str, str], line: int, message: Messages
+) -> None:
     told = refused(file, SANE.replace(*wrong))
     assert told.startswith(f"alerts.yml, line {line}: ")
     message(told)

@@ -87,7 +87,7 @@ def test_ram_nodes_are_there_and_others_are_not(cluster: RunningCluster) -> None
 
 
 @pytest.mark.parametrize("balancer", ["balancer:0", pytest.param("balancer:1", marks=pytest.mark.brokers)])
-def test_a_broker_that_died_gets_nobody_until_it_is_back(cluster: RunningCluster, balancer: str) -> None:
+def test_a_broker_that_died_gets_no_one_until_it_is_back(cluster: RunningCluster, balancer: str) -> None:
     """Also where a proxy would accept connections for it."""
     await_behind(cluster, balancer, {"a1", "b1"})
     cluster.kill("b1")
@@ -108,7 +108,7 @@ def test_brokers_that_come_back_at_each_others_address_are_found(cluster: Runnin
     await_behind(cluster, "balancer:1", {"a1", "b1"})
 
 
-def test_a_broker_behind_a_cut_link_gets_nobody_from_that_balancer(cluster: RunningCluster) -> None:
+def test_a_broker_behind_a_cut_link_gets_no_one_from_that_balancer(cluster: RunningCluster) -> None:
     cluster.links.cut([TO_B1, TO_B1.back])
     try:
         await_behind(cluster, "balancer:0", {"a1"})
@@ -118,7 +118,7 @@ def test_a_broker_behind_a_cut_link_gets_nobody_from_that_balancer(cluster: Runn
     await_behind(cluster, "balancer:0", {"a1", "b1"})
 
 
-def test_each_says_what_it_did_and_what_it_was_told(cluster: RunningCluster) -> None:
+def test_each_says_what_it_did_and_what_it_was_given(cluster: RunningCluster) -> None:
     assert set(cluster.configurations()) == {"balancer-0.cfg", "balancer-1.cfg"}
     assert "amqp" in cluster.logs()["balancer-1"].read_text()
 

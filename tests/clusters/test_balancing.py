@@ -57,7 +57,7 @@ def test_what_makes_no_sense_is_refused(fields: dict[str, Any], place: str, mess
     assert place in str(refused.value)
 
 
-def test_haproxy_is_told_what_the_topology_says() -> None:
+def test_haproxy_gets_what_the_topology_says() -> None:
     spec = Balancers(algorithm="leastconn", check=HealthCheck(inter_s=0.5, rise=3, fall=4), idle_timeout_s=60)
     lines = told(spec)
     assert "balance leastconn" in lines
@@ -111,7 +111,7 @@ def test_clients_have_links_to_balancers_where_there_are_some() -> None:
 
 
 @pytest.mark.core
-def test_what_is_missing_is_told_before_anything_starts(monkeypatch: pytest.MonkeyPatch, message: Messages) -> None:
+def test_what_is_missing_is_reported_before_anything_starts(monkeypatch: pytest.MonkeyPatch, message: Messages) -> None:
     monkeypatch.setenv("HAPROXY", "/nowhere")
     require = DRIVERS["local"].open(None).require
     require(topology().needs)

@@ -57,7 +57,7 @@ def test_unknown_name_lists_the_known(message: Messages) -> None:
         ("", "odd.yaml"),
     ],
 )
-def test_bad_file_is_told(tmp_path: Path, text: str, told: str, message: Messages) -> None:
+def test_bad_file_is_reported(tmp_path: Path, text: str, told: str, message: Messages) -> None:
     (tmp_path / "odd.yaml").write_text(text)
 
     with message.of(BadTopologyError, hide=PYDANTIC) as refused:

@@ -49,7 +49,7 @@ def test_it_goes_on_after_a_look_that_failed_and_records_none(
 
 
 @pytest.mark.brokers
-def test_it_tells_of_connections_that_an_alarm_blocks() -> None:
+def test_it_reports_connections_that_an_alarm_blocks() -> None:
     """Of a publisher before, while and after a broker is short of disk."""
     seen: list[dict[str, Any]] = []
 
@@ -83,7 +83,7 @@ def test_it_tells_of_connections_that_an_alarm_blocks() -> None:
 
 
 @pytest.mark.brokers
-def test_it_tells_of_a_node_that_tells_nothing_of_itself() -> None:
+def test_it_reports_a_node_that_shows_nothing_of_itself() -> None:
     """Such a node's connections are missing from what any node tells."""
     seen: list[dict[str, Any]] = []
 

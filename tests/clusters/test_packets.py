@@ -63,7 +63,7 @@ def test_zones_become_containers_and_addresses() -> None:
 
 
 @pytest.mark.parametrize("lacking", [{"containers": [], "peers": ["10.0.0.2"]}, {"containers": ["a1"], "peers": []}])
-def test_pumba_is_never_told_to_act_on_everything(lacking: dict[str, list[str]]) -> None:
+def test_pumba_is_never_asked_to_act_on_everything(lacking: dict[str, list[str]]) -> None:
     with pytest.raises(AssertionError, match="Pumba acts on"):
         LOSS.arguments(lacking["containers"], peers=lacking["peers"], image="tools:1", for_s=1)
 
@@ -86,7 +86,7 @@ def test_exactly_the_links_are_disturbed(links: set[Link], disturbance: Disturba
     assert sorted(told) == sorted((disturbance.node_of(link), disturbance.peer_of(link)) for link in links)
 
 
-def test_dropped_packets_are_told_by_address() -> None:
+def test_dropped_packets_are_counted_by_address() -> None:
     assert dropped_from(INPUT_CHAIN) == {"172.28.0.2": 31, "172.28.0.4": 0}
     assert met("iptables", INPUT_CHAIN, peers=["172.28.0.2"]) == {"172.28.0.2": 31}
     assert dropped_from("Chain INPUT (policy ACCEPT 0 packets, 0 bytes)\n") == {}
@@ -116,7 +116,7 @@ def test_tools_come_with_a_broker_s_image_that_was_built_here() -> None:
     assert network_tools("rabbitmq:3.10.8-management") == Chosen(NETWORK_TOOLS, None, built=False)
 
 
-def test_stressors_are_told_to_stress_ng_in_its_words() -> None:
+def test_stressors_are_given_to_stress_ng_in_its_words() -> None:
     end = ("--timeout", "140s", "--seed", "7")
 
     assert Stressors(cpu_workers=2).words(for_s=140, mark=7) == ("--cpu", "2", *end)
@@ -166,7 +166,7 @@ def test_a_call_is_ended_so_that_it_can_put_things_back(tmp_path: Path, program:
 
 
 @pytest.mark.core
-def test_a_call_that_fails_tells_its_last_words(tmp_path: Path, program: Callable[[str], Path]) -> None:
+def test_a_call_that_fails_shows_its_last_words(tmp_path: Path, program: Callable[[str], Path]) -> None:
     log = tmp_path / "pumba.log"
     call = PumbaCall(program('echo "$@"; echo no such qdisc >&2; exit 1'), ["netem"], folder=tmp_path, log=log)
     wait_until(lambda: call.exit_status, timeout_s=60, what="it to end", until=lambda status: status is not None)

@@ -122,7 +122,7 @@ def test_what_is_scraped_is_kept_on_the_clock_of_the_run(
 
 
 @pytest.mark.core
-def test_a_server_that_does_not_answer_is_told_and_leaves_no_file(
+def test_a_server_that_does_not_answer_is_reported_and_leaves_no_file(
     port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     once = partial(PrometheusConnect, retry=Retry(0))
@@ -134,7 +134,7 @@ def test_a_server_that_does_not_answer_is_told_and_leaves_no_file(
 
 
 @pytest.mark.core
-def test_a_server_that_ends_at_once_is_told_with_its_words(host: LocalHost, port: int, tmp_path: Path) -> None:
+def test_a_server_that_ends_at_once_is_reported_with_its_words(host: LocalHost, port: int, tmp_path: Path) -> None:
     with pytest.raises(ClusterError, match=r"status 2.*\n.*no_such_setting"):
         PrometheusServer(host, {"no_such_setting": 1}, port=port, data=tmp_path / "data")
 

@@ -115,7 +115,7 @@ def listening(*, answers: bool) -> Iterator[int]:
 
 
 @pytest.mark.core
-def test_a_way_that_answers_is_told_from_those_that_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_way_that_answers_is_distinguished_from_those_that_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(round_trip_probes, "LOST_AFTER_S", 0.5)
     answered, silent, refused = Link("a1", "b1"), Link("a1", "a2"), Link("a2", "b1")
     with socket.create_server(("127.0.0.1", 0)) as listener:

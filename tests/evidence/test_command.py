@@ -64,7 +64,7 @@ def test_drained_restarts_are_stops_one_after_another() -> None:
     assert steps == [("stop", "a1", True), ("stop", "b1", True), ("stop", "c1", True), ("rebalance", None, None)]
 
 
-def test_the_cluster_is_told_by_its_logs() -> None:
+def test_the_cluster_is_known_by_its_logs() -> None:
     scenario = made_of(LOGS / "3.10.8-zone-cut-off")
     assert scenario.topology.zones == {"a": 2, "b": 2, "c": 1}
     assert scenario.topology.partition_handling == "pause_minority"
@@ -75,7 +75,7 @@ def test_brokers_that_tell_of_each_missed_tick_tell_the_tick_time() -> None:
     assert made_of(LOGS / "4.3.6-cut-off", net_ticktime_s=None).topology.net_ticktime_s == TICK_S
 
 
-def test_the_tick_time_is_found_in_a_configuration_beside_the_logs(tmp_path: Path) -> None:
+def test_the_tick_time_is_found_in_a_configuration_next_to_the_logs(tmp_path: Path) -> None:
     for log in (LOGS / "3.10.8-zone-cut-off").iterdir():
         (tmp_path / log.name).write_text(log.read_text())
     (tmp_path / "advanced.config").write_text("[{kernel, [{net_ticktime, 5}]}].")
@@ -130,7 +130,7 @@ def test_one_nodes_log_is_enough_for_a_guess_that_says_so() -> None:
     assert_played(fault_file.parse(text), PLAYED["4.3.6-cut-off"])
 
 
-def test_an_end_that_is_not_told_is_refused_with_its_place(tmp_path: Path, message: Messages) -> None:
+def test_an_end_that_is_not_reported_is_refused_with_its_place(tmp_path: Path, message: Messages) -> None:
     for log in (LOGS / "4.3.6-cut-off").iterdir():
         kept = [line for line in log.read_text().splitlines(keepends=True) if line < "2026-11-21 20:04:30"]
         (tmp_path / log.name).write_text("".join(kept))
@@ -176,7 +176,7 @@ def test_json_lines_and_given_zones_are_read(tmp_path: Path) -> None:
     assert [getattr(step, "node", None) for step in scenario.schedule] == ["east1", "east2", "west1"]
 
 
-def test_what_a_timeline_and_logs_both_tell_is_told_once(tmp_path: Path) -> None:
+def test_what_a_timeline_and_logs_both_report_is_reported_once(tmp_path: Path) -> None:
     path = tmp_path / "timeline.csv"
     path.write_text("time,node,event,duration\n2026-11-21T20:04:20Z,c1@localhost,network partition,10\n")
     scenario = made_of(LOGS / "4.3.6-cut-off", path)
@@ -230,7 +230,7 @@ def test_members_of_queues_are_nodes_too(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("to", [None, "incident.fault.yaml"])
-def test_what_comes_next_is_told(
+def test_what_comes_next_is_reported(
     to: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -334,7 +334,7 @@ def test_a_restart_that_takes_long_is_no_kill(tmp_path: Path, form: Callable[[st
 
 
 @pytest.mark.parametrize("form", [str, as_json])
-def test_a_process_that_begins_anew_in_a_restart_was_killed(tmp_path: Path, form: Callable[[str], str]) -> None:
+def test_a_process_that_begins_again_in_a_restart_was_killed(tmp_path: Path, form: Callable[[str], str]) -> None:
     """As fast as a restart would be."""
     for log in (LOGS / "3.10.8-zone-cut-off").iterdir():
         text = log.read_text().replace("<0.2294.0>", "<0.236.0>")

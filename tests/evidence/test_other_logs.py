@@ -19,7 +19,7 @@ from tests.evidence.test_command import LOGS, PLAYED, TICK_S, assert_played, mad
 CUT = LOGS / "3.10.8-zone-cut-off"
 
 
-def test_the_logs_of_pods_in_one_file_are_told_apart(tmp_path: Path) -> None:
+def test_the_logs_of_pods_in_one_file_are_distinguished(tmp_path: Path) -> None:
     """As ``kubectl logs --prefix -l app=rabbit`` gives them; nodes are called by their pods."""
     lines = []
     for log in CUT.iterdir():
@@ -41,7 +41,7 @@ def test_packed_logs_are_read(suffix: str, packed: Callable[[bytes], bytes], tmp
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz", ".bz2"])
-def test_what_is_damaged_is_told(suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_damaged_is_reported(suffix: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / f"a1.log{suffix}").write_bytes(b"no archive")
     with pytest.raises(SystemExit, match="2"):
         main([str(tmp_path)])
@@ -66,7 +66,7 @@ def test_before_that_it_is_to_be_filled_in(tmp_path: Path) -> None:
     assert "  partition_handling: ignore  # FILL IN: this is RabbitMQ's default\n" in of_version("4.2.1", tmp_path)
 
 
-def test_a_version_that_is_not_told_is_marked() -> None:
+def test_a_version_that_is_not_reported_is_marked() -> None:
     assert "# FILL IN: the version of the brokers" in draft(evidence_of([LOGS / "4.3.6-cut-off"]))
 
 
@@ -91,6 +91,6 @@ def test_the_next_command_names_the_version(
     assert next_command(Path("my file.yaml"), versions).startswith(told)
 
 
-def test_it_is_told_at_the_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_is_reported_at_the_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(CUT), "--to", str(tmp_path / "made.fault.yaml")]) == 0
     assert f"\nNext: pytest {tmp_path}/made.fault.yaml" in capsys.readouterr().err

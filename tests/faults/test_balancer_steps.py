@@ -80,7 +80,7 @@ def test_latency_may_be_on_links_of_balancers() -> None:
         (["balancer:7", "a1"], BALANCED, "balancer:0, balancer:1"),
     ],
 )
-def test_links_that_nobody_uses_are_refused(between: list[str], topology: str, names: str, message: Messages) -> None:
+def test_links_that_no_one_uses_are_refused(between: list[str], topology: str, names: str, message: Messages) -> None:
     told = refused(step("partition", between=between), driver="local", topology=topology)
     assert names in told
     message(told)

@@ -72,7 +72,7 @@ def test_one_that_dies_refuses_while_the_other_answers(cluster: RunningCluster) 
     assert cluster.balancers.life("balancer:0") not in (None, before)
 
 
-def test_one_that_freezes_answers_nobody_and_goes_on(cluster: RunningCluster) -> None:
+def test_one_that_freezes_answers_no_one_and_goes_on(cluster: RunningCluster) -> None:
     before = cluster.balancers.life("balancer:1")
     told = play(cluster, Pause(at_s=0, for_s=8, node="balancer:1"))[0]
     assert "balancer:1 is suspended" in told["proven"]

@@ -20,7 +20,7 @@ LINKS = frozenset({Link("a1", "b1")})
 
 
 @pytest.mark.parametrize(("jitter_ms", "slow_s"), [(0, 3.0), (500, 3.5)])
-def test_a_latency_tells_by_how_much_messages_are_late_at_most(jitter_ms: int, slow_s: float) -> None:
+def test_a_latency_shows_by_how_much_messages_are_late_at_most(jitter_ms: int, slow_s: float) -> None:
     assert LatencyInjection(NOBODY, LINKS, 3000, jitter_ms).effect == Effect(links_slow=LINKS, slow_s=slow_s)
     delay = Netem(at_s=1, for_s=9, links="a1 -> b1", delay_ms=300, jitter_ms=jitter_ms // 10)
     assert delay.change.effect_on(LINKS) == Effect(links_slow=LINKS, slow_s=round(0.3 + jitter_ms / 10_000, 3))

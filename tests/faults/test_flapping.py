@@ -89,7 +89,7 @@ def test_less_is_demanded_where_it_is_ended_early() -> None:
     assert proven(missed=1, ended_s=1.0).proven
 
 
-def test_what_nobody_watched_or_nobody_felt_is_not_proven(monkeypatch: pytest.MonkeyPatch, message: Messages) -> None:
+def test_what_no_one_watched_or_no_one_felt_is_not_proven(monkeypatch: pytest.MonkeyPatch, message: Messages) -> None:
     assert not proven(ended_s=3.0, seen=False).proven
     monkeypatch.setattr(flapping, "WATCHED_CUTS", 1)
     assert proven(ended_s=3.0).proven

@@ -64,7 +64,7 @@ def test_they_act_on_containers_and_a_clock_needs_its_library(message: Messages)
     assert parsed(JUMP).needs == {"libfaketime"}
 
 
-def test_nobody_else_takes_a_node_whose_disk_is_full(message: Messages) -> None:
+def test_no_one_else_takes_a_node_whose_disk_is_full(message: Messages) -> None:
     kill = {"at_s": 5, "for_s": 2, "fault": "kill", "node": "b1"}
     message(refused(FULL, kill))
 
@@ -167,14 +167,14 @@ def test_a_disk_with_a_block_left_is_not_full(message: Messages) -> None:
     message(proof.detail)
 
 
-def test_a_disk_of_which_the_broker_still_tells_room_is_another() -> None:
+def test_a_disk_of_which_the_broker_still_shows_room_is_another() -> None:
     injection = DiskFullInjection(context(LiteralBroker(own=LiteralDisk(told="b1 tells of 9 bytes free"))), ("b1",))
     injection.inject()
     assert injection.prove(timeout_s=0.1) == Proof(False, "b1 tells of 9 bytes free")
 
 
 @pytest.mark.parametrize("jump_s", [3600.0, -3600.0])
-def test_a_clock_has_jumped_when_the_broker_tells_so_and_jumps_back(jump_s: float) -> None:
+def test_a_clock_has_jumped_when_the_broker_says_so_and_jumps_back(jump_s: float) -> None:
     cluster = LiteralClock()
     injection = ClockInjection(context(cluster), ("b1",), jump_s)
     injection.inject()
@@ -203,7 +203,7 @@ def test_a_step_jumps_from_where_another_one_left_the_clock() -> None:
     assert cluster.system_s == -540.0
 
 
-def test_a_broker_that_tells_no_time_is_an_error(message: Messages) -> None:
+def test_a_broker_that_shows_no_time_is_an_error(message: Messages) -> None:
     with message.of(ClusterError):
         ahead(LiteralClock(answer="Error"), "b1")
 

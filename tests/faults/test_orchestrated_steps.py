@@ -86,11 +86,11 @@ def test_what_makes_no_sense_is_refused(step: dict[str, Any], names: str, messag
 
 
 @pytest.mark.parametrize("driver", ["local", "docker"])
-def test_where_nothing_keeps_brokers_it_is_told_where_something_does(driver: str, message: Messages) -> None:
+def test_where_nothing_keeps_brokers_it_is_shown_where_something_does(driver: str, message: Messages) -> None:
     message(refused({**DRAINED, "node": "b1"}, driver=driver))
 
 
-def test_what_they_would_do_is_told_before() -> None:
+def test_what_they_would_do_is_reported_before() -> None:
     drained, restarted = parsed(
         {**DRAINED, "node": "zone:b", "whole_zones": True},
         {"fault": "rolling_restart", "at_s": 60, "for_s": 300},

@@ -158,7 +158,7 @@ def test_much_loss_is_judged_as_a_cut_that_comes_and_goes() -> None:
     assert {percent: effect.intermittent for percent, effect in effects.items()} == {20: True, 100: False}
 
 
-def test_what_is_missing_is_told_before_anything_is_started(tmp_path: Path) -> None:
+def test_what_is_missing_is_reported_before_anything_is_started(tmp_path: Path) -> None:
     asked: list[Collection[str]] = []
 
     def require(needs: Collection[str]) -> None:

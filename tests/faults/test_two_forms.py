@@ -87,7 +87,7 @@ def test_rest_is_what_the_other_sides_leave() -> None:
         "fault: partition",
     ],
 )
-def test_what_is_wrong_is_told(step: str, message: Messages) -> None:
+def test_what_is_wrong_is_reported(step: str, message: Messages) -> None:
     with message.of(fault_file.FaultFileError):
         read(step)
 

@@ -163,7 +163,7 @@ def test_feature_flags_are_enabled_and_looked_at(message: Messages) -> None:
     message(proof.detail)
 
 
-def test_what_nodes_became_is_told_once_each_was_seen() -> None:
+def test_what_nodes_became_is_reported_once_each_was_seen() -> None:
     scenario = parsed(
         UPGRADE, {**UPGRADE, "node": "b1", "at_s": 20}, {**UPGRADE, "node": "c1", "at_s": 40, "to": "3.12.0"}
     )

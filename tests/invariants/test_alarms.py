@@ -87,7 +87,7 @@ def test_pathological_not_cleared(message: Messages) -> None:
 BUSY = [event(at_s, "machine", busy=1.0, others=0.5) for at_s in range(1, 96)]
 
 
-def test_late_while_others_have_the_machine_is_not_told_and_very_late_is(message: Messages) -> None:
+def test_late_while_others_have_the_machine_is_not_reported_and_very_late_is(message: Messages) -> None:
     raised = check(alarms(("memory", "a1", 30, 50)), raises("memory", "a1"), BUSY)
     assert raised.verdict is Verdict.UNKNOWN
     message(raised.summary)
@@ -127,7 +127,7 @@ def test_what_is_raised_again_is_not_late_until_then() -> None:
 
 
 @pytest.mark.parametrize("from_s", [20, 23, 31])
-def test_nobody_knows_when_an_alarm_came_that_nobody_looked_for(from_s: int) -> None:
+def test_no_one_knows_when_an_alarm_came_that_no_one_looked_for(from_s: int) -> None:
     rows = silent(alarms(("memory", "a1", from_s, 50)), 20, 30)
     assert check(rows, raises("memory", "a1")).verdict is Verdict.UNKNOWN
 
@@ -143,7 +143,7 @@ def test_one_that_comes_again_is_not_still_raised(message: Messages) -> None:
     assert "+70.000 s" in finding.summary
 
 
-def test_what_is_no_number_tells_nothing() -> None:
+def test_what_is_no_number_shows_nothing() -> None:
     rows = [[row | {"value": float("nan")} if row["node"] == "a1" else row for row in each] for each in alarms()]
     assert check(rows, raises("memory", "a1")).verdict is Verdict.UNKNOWN
 
@@ -190,7 +190,7 @@ def test_an_alarm_is_due_once_its_cause_lasted_as_long_as_the_bound(end_s: float
     assert check(alarms(), raises("memory", "a1", end_s=end_s)).verdict is verdict
 
 
-def test_unknown_where_the_node_that_was_to_raise_it_told_nothing() -> None:
+def test_unknown_where_the_node_that_was_to_raise_it_reported_nothing() -> None:
     silent = [[row for row in rows if row["node"] != "a1"] for rows in alarms()]
     finding = check(silent, raises("memory", "a1"), node_states(unlike={"a1": [(0, 99, "down")]}))
     assert finding.verdict is Verdict.UNKNOWN

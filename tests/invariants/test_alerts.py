@@ -239,7 +239,7 @@ def test_pathological_too_late_and_never(message: Messages) -> None:
     message(never.summary)
 
 
-def test_late_while_others_have_the_machine_is_not_told_and_very_late_is(message: Messages) -> None:
+def test_late_while_others_have_the_machine_is_not_reported_and_very_late_is(message: Messages) -> None:
     late = replace(sane((31, 45)), busy=True)
     finding = judged(fires(), late)
     assert finding.verdict is Verdict.UNKNOWN
@@ -251,7 +251,7 @@ def test_late_while_others_have_the_machine_is_not_told_and_very_late_is(message
     assert judged(fires(labels={"node": "b1"}), late).verdict is Verdict.INVALID, "another is never excused"
 
 
-def test_an_alert_that_fires_anew_on_an_idle_machine_is_not_excused_by_one_that_was_late() -> None:
+def test_an_alert_that_fires_again_on_an_idle_machine_is_not_excused_by_one_that_was_late() -> None:
     """Late once while others have the machine, and again 15 s after the healing, when nobody has."""
     taken = [event(at_s, "machine", busy=1.0, others=0.5 if at_s <= 36 else 0.0) for at_s in range(END)]
     world = World([Fired("A", "a1", [(35, 40), (75, 80)])], [], [(20, 60)])
@@ -311,7 +311,7 @@ def test_again_long_after_its_step_is_another(message: Messages) -> None:
     assert judged(fires(), sane((25, 45), (50, 52))).verdict is Verdict.VALID
 
 
-def test_unknown_where_nobody_looked_when_it_was_due(message: Messages) -> None:
+def test_unknown_where_no_one_looked_when_it_was_due(message: Messages) -> None:
     finding = judged(fires(), sane((23, 29), holes=[(21, 31)]))
     assert finding.verdict is Verdict.UNKNOWN
     message(finding.summary)

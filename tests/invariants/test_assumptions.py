@@ -44,7 +44,7 @@ def test_faults_proven(states: Sequence[str], verdict: Verdict, message: Message
     assert finding.numbers == {"faults": 1}
 
 
-def test_faults_proven_tells_what_the_proof_lacked(message: Messages) -> None:
+def test_faults_proven_shows_what_the_proof_lacked(message: Messages) -> None:
     unproven = event(20, "fault", step=3, fault="latency", state="unproven", effect={}, detail="probe took 2 ms")
     finding = FaultsProven().check(history((), (), [unproven, fault(20, 30, step=4)]))
     message(finding.summary)
@@ -53,7 +53,7 @@ def test_faults_proven_tells_what_the_proof_lacked(message: Messages) -> None:
     assert "2 ms" in finding.summary
 
 
-def test_a_step_that_never_began_has_nothing_to_prove_and_is_told(message: Messages) -> None:
+def test_a_step_that_never_began_has_nothing_to_prove_and_is_reported(message: Messages) -> None:
     why = "follower:q1: no node follows the leader of the queue at this moment"
     skipped = event(20, "fault", step=3, fault="kill", state="skipped", effect=None, detail=why)
     recorded = history((), (), [skipped, fault(20, 30, step=4)])
@@ -70,7 +70,7 @@ def test_a_step_that_never_began_has_nothing_to_prove_and_is_told(message: Messa
     ("mode", "verdict"),
     [("ignore", Verdict.UNKNOWN), ("autoheal", Verdict.VALID), ("pause_minority", Verdict.VALID)],
 )
-def test_what_an_operator_was_to_mend_is_broken_by_nobody(mode: str, verdict: Verdict) -> None:
+def test_what_an_operator_was_to_mend_is_broken_by_no_one(mode: str, verdict: Verdict) -> None:
     skipped = event(20, "fault", step=3, fault="stop", state="skipped", effect=None, detail="never critical")
     recorded = history((), (), [cluster(mode=mode), skipped, fault(20, 30, step=4)])
     assert FaultsProven().check(recorded).verdict is verdict

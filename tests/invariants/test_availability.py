@@ -139,7 +139,7 @@ def test_mirrored_queue_needs_one_mirror_on_the_majority_side() -> None:
         assert Availability(grace_s=5).check(history(rows, (), events)).verdict is verdict
 
 
-def test_no_majority_all_the_time_cannot_be_told() -> None:
+def test_no_majority_all_the_time_cannot_be_decided() -> None:
     assert check([], fault(0, 90, down=["a1", "b1"], name="kill")).verdict is Verdict.UNKNOWN
 
 
@@ -330,7 +330,7 @@ def test_pathological_nothing_was_confirmed_in_the_moment_that_is_left_after_the
     assert Availability().check(history(confirms((0, 56)), (), told)).verdict is Verdict.VALID
 
 
-def test_time_in_which_the_load_pauses_makes_nobody_late() -> None:
+def test_time_in_which_the_load_pauses_makes_no_one_late() -> None:
     """36.5 s without a confirm, 16.5 s of them with load, while others had half of the machine."""
     paused = load(10, 10, (10, 20), (0, 20), (10, 40))
     busy = [event(at_s, "machine", busy=1.0, others=0.5) for at_s in range(1, 96)]

@@ -114,7 +114,7 @@ def test_a_backlog_that_was_not_built_cannot_tell() -> None:
     assert check(*GROWN, peak_min=10_000).verdict is Verdict.VALID
 
 
-def test_pathological_nobody_tells_from_the_fault_on(message: Messages) -> None:
+def test_pathological_no_one_reports_from_the_fault_on(message: Messages) -> None:
     finding = check((0, 100), (12, None), end_s=60)
     assert finding.verdict is Verdict.UNKNOWN
     message(finding.summary)
@@ -123,21 +123,21 @@ def test_pathological_nobody_tells_from_the_fault_on(message: Messages) -> None:
     assert check((0, 100), (20, 5000), (40, 90), (50, None), end_s=65, drained_within_s=30).verdict is Verdict.UNKNOWN
 
 
-def test_what_nobody_told_is_no_gap_in_short_and_in_the_middle() -> None:
+def test_what_no_one_reported_is_no_gap_in_short_and_in_the_middle() -> None:
     assert check((0, 100), (20, 5000), (30, None), (38, 90), end_s=60, drained_within_s=18).verdict is Verdict.VALID
     finding = check((0, 100), (20, None), (40, 90), end_s=60)
     assert (finding.verdict, finding.coverage) == (Verdict.VALID, Coverage(29.0, 50.0))
 
 
 @pytest.mark.parametrize(("within_s", "verdict"), [(41, Verdict.VALID), (40, Verdict.UNKNOWN), (9, Verdict.UNKNOWN)])
-def test_a_backlog_may_have_been_longest_while_nobody_told(within_s: int, verdict: Verdict) -> None:
+def test_a_backlog_may_have_been_longest_while_no_one_reported(within_s: int, verdict: Verdict) -> None:
     """Nobody told from 19 s to 50 s; at 60 s it is drained, but of a longer one it might have been before."""
     hidden = ((0, 100), (20, None), (50, 5000), (60, 90))
     assert check(*hidden, end_s=70, drained_within_s=within_s).verdict is verdict
 
 
 @pytest.mark.parametrize(("within_s", "verdict"), [(31, Verdict.VALID), (30, Verdict.UNKNOWN)])
-def test_queues_may_have_grown_while_nobody_told(within_s: int, verdict: Verdict) -> None:
+def test_queues_may_have_grown_while_no_one_reported(within_s: int, verdict: Verdict) -> None:
     assert check((0, 100), (20, None), (50, 100), end_s=70, drained_within_s=within_s).verdict is verdict
 
 

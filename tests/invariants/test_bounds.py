@@ -105,7 +105,7 @@ def test_a_consumer_may_begin_in_the_moment_in_which_the_other_ends() -> None:
     assert Order().check(history([publish(n) for n in range(4)], sooner, EVENTS)).verdict is Verdict.UNKNOWN
 
 
-def test_what_no_row_speaks_of_is_out_of_order_for_nobody() -> None:
+def test_what_no_row_speaks_of_is_out_of_order_for_no_one() -> None:
     """Of these the loss checker tells; they are beyond the last sequence on record, by one and by more."""
     deliveries = in_turn(0, 1, 2, 9, 5, 3)
     finding = Order().check(history([publish(n) for n in range(3)], deliveries, EVENTS))
@@ -151,5 +151,5 @@ def test_what_is_left_is_what_is_not_exempt(exempt: list[tuple[float, float]], k
 
 
 @pytest.mark.parametrize(("told_us", "told_s"), [(1_234_567, 1.235), (1e12, 1_000_000), (499, 0)])
-def test_moments_are_told_to_the_millisecond(told_us: float, told_s: float) -> None:
+def test_moments_are_shown_to_the_millisecond(told_us: float, told_s: float) -> None:
     assert seconds(told_us) == told_s

@@ -51,7 +51,7 @@ def test_what_operators_do_needs_no_message_after_it() -> None:
     assert finding.verdict is Verdict.VALID
 
 
-def test_a_loss_is_told_though_nothing_came_after_the_fault() -> None:
+def test_a_loss_is_reported_though_nothing_came_after_the_fault() -> None:
     assert NoLoss().check(history(SENT, [deliver(0, 10)], [*THERE, LATE])).verdict is Verdict.INVALID
     overtaken = [deliver(1, 27), deliver(0, 28)]
     assert Order().check(history(SENT, overtaken, [*THERE, LATE])).verdict is Verdict.INVALID
@@ -96,7 +96,7 @@ def test_items_that_a_split_permits_to_be_lost_are_not_judged() -> None:
         ((80, 95), Verdict.UNKNOWN, 79.5),
     ],
 )
-def test_a_time_since_the_first_fault_in_which_nobody_looked_at_the_nodes_is_unknown(
+def test_a_time_since_the_first_fault_in_which_no_one_looked_at_the_nodes_is_unknown(
     blind: tuple[float, float], verdict: Verdict, judged_s: float
 ) -> None:
     """Nodes are looked at twice a second; a gap of 10 s is one."""
@@ -108,7 +108,7 @@ def test_a_time_since_the_first_fault_in_which_nobody_looked_at_the_nodes_is_unk
     assert finding.coverage.judged == pytest.approx(judged_s, abs=1)
 
 
-def test_a_node_that_pauses_without_need_is_told_though_nobody_looked_later() -> None:
+def test_a_node_that_pauses_without_need_is_reported_though_no_one_looked_later() -> None:
     looks = [look for look in node_states(unlike={"c1": [(70, 72, "paused")]}) if look.t_us < 1_080_000_000]
     events = [cluster(), phases(), queues("q1"), LATE, *looks]
     assert PartitionMode().check(history((), (), events)).verdict is Verdict.INVALID

@@ -138,7 +138,7 @@ def test_dead_letters_have_no_order() -> None:
     assert Order().check(history(rows, came + letters, quiet.events())).verdict is Verdict.VALID
 
 
-def test_nobody_publishes_to_queues_of_dead_letters() -> None:
+def test_no_one_publishes_to_queues_of_dead_letters() -> None:
     """So they are not without confirms."""
     rows = [publish(3 * n + i, 1 + n / 10, queue=queue) for n in range(880) for i, queue in enumerate(PUBLISHED)]
     finding = Uptime(outage_s_max=5).check(history(rows, (), PLAIN.events()))
@@ -170,7 +170,7 @@ def test_who_rejects_and_who_judges_draw_alike(one_in: int, publisher: int, firs
     assert [rejected(publisher, one) for one in sequence.tolist()] == drawn.tolist()
 
 
-def test_one_in_so_many_is_rejected() -> None:
+def test_one_message_of_a_number_is_rejected() -> None:
     for one_in in (1, 2, 10, 100):
         drawn = DeadLetterRoutes({}, one_in).rejected(np.full(200_000, 3), np.arange(200_000))
         assert drawn.mean() == pytest.approx(1 / one_in, rel=0.1)

@@ -60,7 +60,7 @@ def test_sane_what_was_not_called_created_may_be_there_or_not(state: str | None,
 
 
 @pytest.mark.parametrize(("at_s", "beside"), [(18.999, 0), (19, 1), (19.5, 1), (50, 1), (50.001, 0)])
-def test_sane_a_declaration_that_hangs_into_the_cut_is_beside_it(at_s: float, beside: int) -> None:
+def test_sane_a_declaration_that_hangs_into_the_cut_is_next_to_it(at_s: float, beside: int) -> None:
     assert check(declared(at_s=at_s), known(ITEM)).numbers["declared_beside_cut"] == beside
 
 
@@ -125,7 +125,7 @@ def test_loss_on_the_side_that_won_or_outside_the_split_is_not(node: str, at_s: 
     assert (finding.verdict, finding.numbers["lost"]) == (Verdict.INVALID, 1)
 
 
-def test_where_nobody_restarted_nothing_may_be_lost_unless_nobody_is_to() -> None:
+def test_where_no_one_restarted_nothing_may_be_lost_unless_no_one_is_to() -> None:
     assert check(declared(node="a1"), known(), mode="autoheal").verdict is Verdict.INVALID
     by_hand = fault(60, 65, step=1, name="stop", down=["a1"])
     assert check(declared(node="b1"), known(), by_hand, mode="ignore").verdict is Verdict.INVALID
@@ -143,7 +143,7 @@ def test_nodes_must_agree_once_autoheal_ended_the_split() -> None:
     assert (finding.verdict, finding.numbers["differing"]) == (Verdict.INVALID, 1)
 
 
-def test_with_ignore_nodes_may_differ_as_nobody_ends_the_split() -> None:
+def test_with_ignore_nodes_may_differ_as_no_one_ends_the_split() -> None:
     finding = check(declared(node="a1"), known(a1=[ITEM]), mode="ignore")
     assert (finding.verdict, finding.numbers["differing_permitted"]) == (Verdict.VALID, 1)
     assert check(declared(at_s=12, node="a1"), known(a1=[ITEM]), mode="ignore").verdict is Verdict.INVALID

@@ -35,7 +35,7 @@ def test_empty() -> None:
     assert check([told("disk_free", "a1", GB)]).verdict is Verdict.UNKNOWN
 
 
-def test_sane_tells_who_had_least(message: Messages) -> None:
+def test_sane_shows_who_had_least(message: Messages) -> None:
     low = disk(lambda at: 4 * GB if at == 40 else 9 * GB)
     finding = check(low, fault(35, 45, name="kill", down=["c1"]), driver="attached")
     assert (finding.verdict, finding.numbers["free_ratio_min"]) == (Verdict.VALID, 80)

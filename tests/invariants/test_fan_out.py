@@ -234,7 +234,7 @@ def test_waits_and_rates_count_a_message_once(drawn: tuple[Routing, Random, int,
     assert int(traffic.messages.sum()) == len(inside)
 
 
-def test_rows_of_one_message_are_told_apart() -> None:
+def test_rows_of_one_message_are_distinguished() -> None:
     publisher, sequence = np.array([0, 0, 0, 1, 1]), np.array([4, 4, 5, 5, 5])
     assert is_repeated(publisher, sequence).tolist() == [False, True, False, False, True]
 

@@ -65,7 +65,7 @@ def test_a_rate_is_of_messages_not_of_queues(message: Messages) -> None:
     message(finding.summary)
 
 
-def test_the_slowest_service_tells_how_long_a_consumer_may_take() -> None:
+def test_the_slowest_service_shows_how_long_a_consumer_may_take() -> None:
     slow = {"name": "b", "queues": 1, "consumers": 1, "processing_ms": 10_000, "variable_processing": []}
     peak = {**slow, "variable_processing": [{"processing_ms": 40_000, "for_s": 5}]}
     told = load(10, 100, processing_ms=5_000)
@@ -219,13 +219,13 @@ def test_a_queue_whose_node_is_away_is_passed_over(
 
 
 @pytest.mark.parametrize("fan_out", [True, False])
-def test_nobody_confirms_for_a_queue_that_is_passed_over(fan_out: bool) -> None:
+def test_no_one_confirms_for_a_queue_that_is_passed_over(fan_out: bool) -> None:
     found = PartitionMode().check(_classic_beside(fan_out, at_s=30))
     assert found.verdict is (Verdict.VALID if fan_out else Verdict.INVALID), found.summary
 
 
 @pytest.mark.parametrize(("silent_s", "lost"), [(1, 1), (6, 0)])
-def test_what_came_from_a_queue_tells_that_it_was_known(silent_s: int, lost: int) -> None:
+def test_what_came_from_a_queue_shows_that_it_was_known(silent_s: int, lost: int) -> None:
     """Of a message each second one is missing, or all for longer than a node takes to begin again."""
     starved = fault(20, 50, name="stress", starved=["c1"])
     missing = [(n, 1) for n in range(60, 60 + silent_s)]

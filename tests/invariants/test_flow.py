@@ -148,7 +148,7 @@ def test_each_load_is_looked_at_by_itself() -> None:
     assert check(history(lambda _: 100, told=pause)).verdict is Verdict.UNKNOWN
 
 
-def test_unknown_beside_busy_programs() -> None:
+def test_unknown_next_to_busy_programs() -> None:
     busy = [event(at_s, "machine", busy=1.0, others=0.3) for at_s in range(1, 32, 5)]
     assert check(history(in_turn(90, 5, 3), lambda _: 0.02, *busy)).verdict is Verdict.UNKNOWN
     assert check(history(lambda _: 100, lambda _: 0.02, *busy)).verdict is Verdict.VALID

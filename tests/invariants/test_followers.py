@@ -140,7 +140,7 @@ def test_unknown_where_a_member_says_nothing(message: Messages) -> None:
     assert finding.numbers == {"followers": 3, "caught_up_after_s": 0, "entries_behind_max": 0}
 
 
-def test_unknown_where_nobody_tells_what_is_committed() -> None:
+def test_unknown_where_no_one_shows_what_is_committed() -> None:
     only_written = [rows for rows in raft() if rows[0]["metric"] == "raft_written_index"]
     assert check(only_written).verdict is Verdict.UNKNOWN
 
@@ -193,7 +193,7 @@ def test_mirrors_by_what_the_leader_says_of_them() -> None:
     assert check([], *mirrors(70), after_the_end, kind="mirrored").verdict is Verdict.VALID
 
 
-def test_unknown_where_nobody_told_when_it_was_due() -> None:
+def test_unknown_where_no_one_reported_when_it_was_due() -> None:
     """Behind at 74 s, due at 75 s, and caught up at 90 s, in the next look."""
     hidden = raft(lambda at: 2000 if 20 <= at < 75 else None if at < 90 else entries(at))
     finding = check(hidden)

@@ -210,7 +210,7 @@ def test_a_node_may_pause_whose_messages_are_later_than_ticks_are_waited_for(
     assert mode_of(slow, seen={}, mode="pause_minority").verdict is Verdict.VALID
 
 
-def test_a_node_may_pause_that_is_starved_and_nobody_else() -> None:
+def test_a_node_may_pause_that_is_starved_and_no_one_else() -> None:
     starved = fault(20, 60, name="limit", starved=["a1"])
     assert mode_of(starved, seen={"a1": [(21, 61, "paused")]}, mode="pause_minority").verdict is Verdict.VALID
     assert mode_of(starved, seen={"b1": [(40, 50, "paused")]}, mode="pause_minority").verdict is Verdict.INVALID
@@ -236,7 +236,7 @@ def test_nodes_that_one_step_suspended_are_on_one_side_when_they_wake_up() -> No
     assert loss_of(suspended, seen=seen, lost=[(41, 2)], nodes=nodes, members=nodes).verdict is Verdict.INVALID
 
 
-def test_of_copies_that_move_nobody_knows_which_side_had_one() -> None:
+def test_of_copies_that_move_no_one_knows_which_side_had_one() -> None:
     """b1 keeps what it has, but the copy may have been on c1; on the other side nobody went away."""
     nodes = ("a1", "b1", "c1", "a2")
     suspended = fault(20, 40, name="pause", down=["b1", "c1"])

@@ -27,7 +27,7 @@ def told(*looks: Any) -> Any:
     return history([publish(n, 1 + n) for n in range(80)], (), [cluster(), queues("q1"), phases(), *looks])
 
 
-def test_nobody_was_asked() -> None:
+def test_no_one_was_asked() -> None:
     assert held_back(history()) is None
     assert held_back(told()) is None
     assert held_back(told(look(91, flow=5))) is None, "only after publishing"
@@ -56,7 +56,7 @@ def test_drawn_where_there_was_any() -> None:
     assert {curve["name"]: curve["values"] for curve in panel["curves"]} == {"connections in flow": [0, 3, 0]}
 
 
-def test_nothing_is_said_where_nobody_was_held_back() -> None:
+def test_nothing_is_said_where_no_one_was_held_back() -> None:
     whole = consequences(told(look(5, running=4)))
     assert whole is not None and whole["held_back"]["flow"] == {"most": 0, "ratio": 0}
     assert not [sentence for sentence in impact({"consequences": whole}) if "Brokers" in sentence]
@@ -113,7 +113,7 @@ def test_an_alarm_on_purpose_does_not_count() -> None:
     assert check(*looks, *fault(32, 40, name="kill", down=["b1"])).verdict is Verdict.INVALID
 
 
-def test_unknown_where_no_broker_told(message: Messages) -> None:
+def test_unknown_where_no_broker_reported(message: Messages) -> None:
     assert check().verdict is Verdict.UNKNOWN
     assert HeldBack().check(history()).verdict is Verdict.UNKNOWN
     silent = [one for one in regularly() if not us(31) < one.t_us < us(51)]
@@ -133,7 +133,7 @@ def in_turn(silent: Sequence[Collection[str]]) -> list[Any]:
     ]
 
 
-def test_unknown_where_a_broker_that_ran_told_nothing_of_itself(message: Messages) -> None:
+def test_unknown_where_a_broker_that_ran_reported_nothing_of_itself(message: Messages) -> None:
     """Its connections are not among those that others tell of, nor its queues among those in flow."""
 
     def silent(*turns: tuple[str, ...]) -> list[Any]:
@@ -158,7 +158,7 @@ def test_unknown_where_a_broker_that_ran_told_nothing_of_itself(message: Message
 
 
 @given(st.lists(st.sets(st.sampled_from(["a1", "b1"])), min_size=18, max_size=18))
-def test_whoever_is_not_told_of_for_too_long_leaves_it_unknown(silent: list[set[str]]) -> None:
+def test_a_node_that_is_not_reported_for_too_long_leaves_it_unknown(silent: list[set[str]]) -> None:
     """As a look at each window of a little more than 20 s finds."""
     looks = [{5 * n for n, names in enumerate(silent) if node not in names} for node in ("a1", "b1")]
     blind = any(

@@ -129,14 +129,14 @@ def test_findings_are_shown_though_the_run_means_nothing(message: Messages) -> N
     assert "whole" in judgement.reason
 
 
-def test_a_guarded_finding_tells_what_it_lacks_and_what_was_seen(message: Messages) -> None:
+def test_a_guarded_finding_shows_what_it_lacks_and_what_was_seen(message: Messages) -> None:
     finding = judged(INVALID, of_some=UNKNOWN).findings["a"]
     assert finding.verdict is UNKNOWN
     message(finding.summary)
     assert "of_some" in finding.summary
 
 
-def test_a_checker_that_raises_is_unknown_and_tells_why(message: Messages) -> None:
+def test_a_checker_that_raises_is_unknown_and_shows_why(message: Messages) -> None:
     judgement = judge(history(), {"a": Raises(VALID), "b": Says(VALID)}, {})
     assert judgement.verdict is UNKNOWN
     message(judgement.reason)

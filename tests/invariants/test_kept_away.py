@@ -98,7 +98,7 @@ def test_away_is_who_was_cut_off_from_every_node_by_all_steps_together() -> None
     assert away_of(consumer) == {}
 
 
-def test_all_are_away_where_all_balancers_are_gone_or_lead_to_nobody() -> None:
+def test_all_are_away_where_all_balancers_are_gone_or_lead_to_no_one() -> None:
     both = balancers_gone(20, 50, "balancer:0", "balancer:1")
     assert all_away(both, addresses=BALANCED) == ({}, [(20e6, 50e6)])
     assert all_away(balancers_gone(20, 50, "balancer:0"), addresses=BALANCED) == ({}, [])
@@ -142,7 +142,7 @@ def test_a_node_that_pauses_with_reason_is_no_way() -> None:
     assert away[0][-1][1] >= 50e6
 
 
-def test_where_all_nodes_that_take_clients_are_away_nobody_can_publish() -> None:
+def test_where_all_nodes_that_take_clients_are_away_no_one_can_publish() -> None:
     killed_node = fault(20, 50, down=["c1"])
     assert all_away(killed_node, node_states(**DOWN), addresses={"c1": ["c1"]}) == ({}, [(20e6, 55e6)])
     assert all_away(killed_node, node_states(**DOWN)) == ({}, [])

@@ -149,7 +149,7 @@ def test_what_was_not_sent_is_seen_also_where_nothing_says_how_many_publishers_t
     assert check(history(steadily(90, took_s=2), (), early)).verdict is Verdict.INVALID
 
 
-def test_what_this_machine_does_not_hold_is_not_told() -> None:
+def test_what_this_machine_does_not_hold_is_not_reported() -> None:
     lagging = [row(n, 1 + n * 0.1, sent_s=1.5 + n * 0.1) for n in range(90)]
     assert check(history(lagging)).verdict is Verdict.UNKNOWN
     assert check(history(lagging), within_ms=1000).verdict is Verdict.UNKNOWN, "it was not the load that is stated"

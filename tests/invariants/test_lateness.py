@@ -99,7 +99,7 @@ def leaderless(machine: list[Event], *, unlike: dict[str, list[tuple[float, floa
 
 
 @pytest.mark.parametrize("unlike", [{}, {"a1": [(71, 71.2, "down")]}])
-def test_members_of_a_queue_without_a_leader_are_asked_and_nobody_else(unlike: dict[str, Any]) -> None:
+def test_members_of_a_queue_without_a_leader_are_asked_and_no_one_else(unlike: dict[str, Any]) -> None:
     """Whoever was away for a look long before."""
     assert leaderless(looks(5, waits("b1", from_s=70, to_s=95, each_s=0.8)), unlike=unlike).verdict is Verdict.UNKNOWN
     assert leaderless(looks(5, waits("d1", from_s=70, to_s=95, each_s=0.8)), unlike=unlike).verdict is Verdict.INVALID

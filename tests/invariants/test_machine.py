@@ -105,7 +105,7 @@ def test_looks_say_over_which_time_they_go() -> None:
     assert others_cpu(facts, us(65), us(75)) == pytest.approx(0.1)
 
 
-def test_a_blink_names_nobody() -> None:
+def test_a_blink_names_no_one() -> None:
     names = [{"gcc": 0.9}, {"blip": 0.6, "blop": 0.4}, {"sshd": 0.01}]
     seen = [
         event(at_s, "machine", busy=1.0, others=others, by=by)

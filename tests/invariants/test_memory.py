@@ -34,7 +34,7 @@ def test_unknown_without_the_steady_phase() -> None:
     assert Memory().check(history((), (), events, metrics=memory())).verdict is Verdict.UNKNOWN
 
 
-def test_sane_tells_who_used_most(message: Messages) -> None:
+def test_sane_shows_who_used_most(message: Messages) -> None:
     finding = check(memory(lambda at: 0.7 * GB if at == 40 else 0.3 * GB), fault(35, 45, name="kill", down=["c1"]))
     assert (finding.verdict, finding.numbers["memory_ratio_max"]) == (Verdict.VALID, 0.7)
     message(finding.summary)
@@ -118,7 +118,7 @@ def test_sane_a_node_that_was_down_has_a_gap() -> None:
     assert check(memory(lambda at: None if 30 <= at < 52 else 0.3 * GB), states=states).verdict is Verdict.VALID
 
 
-def test_unknown_where_a_node_that_came_back_told_nothing(message: Messages) -> None:
+def test_unknown_where_a_node_that_came_back_reported_nothing(message: Messages) -> None:
     """Each silence is shorter than 15 s, and the second is all that there is of b1 after its restart."""
     back = node_states(unlike={"b1": [(70, 84, "down")]})
     silent = [[row for row in rows if row["node"] != "b1" or row["t_us"] < us(70)] for rows in memory()]

@@ -48,7 +48,7 @@ def measured(past: History) -> dict[str, Any]:
     return found
 
 
-def test_nothing_is_told_where_nobody_measured() -> None:
+def test_nothing_is_reported_where_no_one_measured() -> None:
     assert network(history({})) is None
     assert network(literal.history()) is None
     assert "network" not in (consequences(history({})) or {})

@@ -69,7 +69,7 @@ def test_what_ends_with_the_run_is_no_crash() -> None:
     assert check(states=node_states(unlike={"b1": [(95, 99, "down")]}, end_s=99)).verdict is Verdict.VALID
 
 
-def test_unknown_where_nobody_looked(message: Messages) -> None:
+def test_unknown_where_no_one_looked(message: Messages) -> None:
     finding = check(states=[e for e in node_states() if not 30e6 < e.t_us - 1e9 < 45e6])
     assert finding.verdict is Verdict.UNKNOWN
     message(finding.summary)

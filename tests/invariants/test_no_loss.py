@@ -42,7 +42,7 @@ def test_pathological_confirmed_and_lost_names_the_message() -> None:
     assert "step 0 (partition)" in example
 
 
-def test_where_no_confirm_is_awaited_none_is_told_of(message: Messages) -> None:
+def test_where_no_confirm_is_awaited_none_is_reported_of(message: Messages) -> None:
     events = [*EVENTS, load(in_flight=None)]
     finding = NoLoss().check(history([publish(0), publish(1, 25)], [deliver(0)], events))
     message(finding.summary)
@@ -120,7 +120,7 @@ def test_what_is_wrong_is_named_of_every_publisher() -> None:
     ]
 
 
-def test_beside_a_fault_repeats_are_not_among_what_is_wrong() -> None:
+def test_during_a_fault_repeats_are_not_among_what_is_wrong() -> None:
     (example,) = check([publish(0), publish(1)], [deliver(0), deliver(0, 2)]).examples
     assert example.startswith("lost: ")
 
@@ -198,7 +198,7 @@ def test_what_goes_to_several_queues_is_owed_by_each() -> None:
     assert (twice.numbers["duplicates_unmarked"], twice.numbers["received"]) == (2, 4)
 
 
-def test_unmarked_duplicates_are_legal_beside_a_fault_only(message: Messages) -> None:
+def test_unmarked_duplicates_are_legal_during_a_fault_only(message: Messages) -> None:
     rows = [publish(0)], [deliver(0), deliver(0, 2)]
     assert check(*rows).verdict is Verdict.VALID
     quiet = NoLoss().check(history(*rows, [cluster(), queues("q1"), phases()]))

@@ -180,7 +180,7 @@ def test_shared_queues_are_judged_by_the_time_of_receipt_where_that_is_demanded(
     assert demanding.check(history(publishes, again, EVENTS)).verdict is Verdict.VALID
 
 
-def test_where_shared_queues_are_judged_the_others_are_as_always_and_what_is_broken_tells_nothing(
+def test_where_shared_queues_are_judged_the_others_are_as_always_and_what_is_broken_shows_nothing(
     message: Messages,
 ) -> None:
     """The second queue is shared; a turn in the first one begins with what the consumer before had not received."""

@@ -43,7 +43,7 @@ def test_a_higher_one_may_overtake_all_that_are_lower() -> None:
 
 
 @pytest.mark.parametrize("of", [HIGH, LOW], ids=["high", "low"])
-def test_one_that_overtook_its_equal_is_told(of: list[int], message: Messages) -> None:
+def test_one_that_overtook_its_equal_is_reported(of: list[int], message: Messages) -> None:
     others = [n for n in range(40) if n not in of]
     finding = check(in_turn([of[1], of[0], *of[2:], *others]))
     assert (finding.verdict, finding.numbers["overtaken"]) == (Verdict.INVALID, 1)
@@ -59,7 +59,7 @@ def test_it_is_known_what_a_consumer_before_had_received_of_each_priority() -> N
     assert (finding.verdict, finding.numbers["overtaken"]) == (Verdict.INVALID, 1)
 
 
-def test_a_record_that_tells_of_no_priorities_is_judged_as_before() -> None:
+def test_a_record_that_reports_no_priorities_is_judged_as_before() -> None:
     told = history(ALL, in_turn([*HIGH, *LOW]), [*EVENTS[:3], load(10, 100)])
     assert Order().check(told).verdict is Verdict.INVALID
 
@@ -98,7 +98,7 @@ def overtaken(rows: Sequence[tuple[int, int, bool]], unknown: set[tuple[int, int
     st.sampled_from(["named", "judged"]),
     st.tuples(st.integers(1, 9), st.randoms(use_true_random=False)),
 )
-def test_each_delivery_against_all_before_it_tells_the_same(
+def test_each_delivery_against_all_before_it_shows_the_same(
     rows: list[tuple[int, int, bool]],
     second_from: int,
     unknown: set[tuple[int, int]],

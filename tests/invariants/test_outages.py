@@ -51,7 +51,7 @@ def longest(publishes: list[Row], *events: Any) -> dict[str, float]:
     return {name: row["longest_s"] for name, row in told(publishes, *events)["queues"].items()}
 
 
-def test_nothing_is_told_where_it_is_not_known_when_publishing_began_and_ended() -> None:
+def test_nothing_is_reported_where_it_is_not_known_when_publishing_began_and_ended() -> None:
     assert consequences(history(confirms((0, 90)), (), [cluster(), queues("q1")])) is None
 
 
@@ -76,7 +76,7 @@ def test_what_was_tried_and_refused_was_due() -> None:
     assert longest(never) == {}
 
 
-def test_where_nobody_tried_there_was_no_outage() -> None:
+def test_where_no_one_tried_there_was_no_outage() -> None:
     assert longest(confirms((0, 20), (50, 90))) == {}
 
 
@@ -85,7 +85,7 @@ def test_it_lasts_to_the_end_of_publishing_and_begins_with_it() -> None:
     assert told([waiting(-5, 120)])["outages"] == {"longest_s": 89.99, "total_s": 89.99, "ratio": 0.9999, "count": 1}
 
 
-def test_what_is_shorter_than_a_second_is_not_told() -> None:
+def test_what_is_shorter_than_a_second_is_not_reported() -> None:
     assert longest([*confirms((0, 20), (20.88, 90)), waiting(19, 50)]) == {}
     assert longest([*confirms((0, 20), (20.98, 90)), waiting(19, 50)]) == {"q1": pytest.approx(1.08, abs=0.03)}
 
@@ -169,7 +169,7 @@ def test_no_fault_is_an_excuse() -> None:
     assert "step 0" in objective(OUT, KILL, outage_s_max=10).examples[0]
 
 
-def test_where_nobody_tried_an_outage_may_hide(message: Messages) -> None:
+def test_where_no_one_tried_an_outage_may_hide(message: Messages) -> None:
     silent = confirms((0, 20), (50, 90))
     finding = objective(silent, outage_s_max=20)
     assert finding.verdict is Verdict.UNKNOWN

@@ -67,7 +67,9 @@ def test_the_minority_pauses_all_the_while(message: Messages) -> None:
     assert "+43.000 s" in finding.examples[0]
 
 
-def test_a_minority_that_does_not_pause_is_told_though_no_piece_of_the_cut_is_long_enough(message: Messages) -> None:
+def test_a_minority_that_does_not_pause_is_reported_though_no_piece_of_the_cut_is_long_enough(
+    message: Messages,
+) -> None:
     """Each piece between two kills is shorter than a node may need."""
     kills = [
         step
@@ -99,7 +101,7 @@ def test_a_node_that_stands_paused_when_it_loses_another_must_stay_so(message: M
 
 
 @pytest.mark.parametrize("also", [(), (KILL,)], ids=["alone", "beside a kill"])
-def test_a_quorum_queue_that_confirms_on_the_minority_side_is_told(
+def test_a_quorum_queue_that_confirms_on_the_minority_side_is_reported(
     also: Sequence[list[Event]], message: Messages
 ) -> None:
     confirmed = [(at_s, A1) for at_s in range(22, 58)]
@@ -223,7 +225,7 @@ def test_what_two_sides_took_has_no_order_in_common(
 
 
 @pytest.mark.parametrize("also", [(), (fault(44, 45, step=1, name="kill", down=["b1"]),)], ids=["alone", "and a kill"])
-def test_a_queue_with_a_majority_is_promised_beside_another_step(also: Sequence[list[Event]]) -> None:
+def test_a_queue_with_a_majority_is_promised_during_another_step(also: Sequence[list[Event]]) -> None:
     """Two of five are cut off, and one of the other three is killed: from when it is back the queue is promised."""
     cut = fault(20, 60, cut=apart(FIVE[:2], FIVE[2:]))
     seen: Seen = {**{node: [(28.0, 63.0, "paused")] for node in FIVE[:2]}, "b1": [(44, 47, "down")] if also else []}

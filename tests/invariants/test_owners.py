@@ -96,7 +96,7 @@ def test_what_a_later_message_overtook_was_not_in_the_queue_any_more(read_s: flo
 
 
 @pytest.mark.parametrize("name", ["consumer-\u00b2", "consumer-x", "consumer-" + "9" * 5000, "consumer", ""])
-def test_a_damaged_name_is_nobody(name: str) -> None:
+def test_a_damaged_name_is_no_one(name: str) -> None:
     rows, read = [publish(0, 10), publish(1, 80)], [deliver(0, 11), deliver(1, 81)]
     damaged = event(30, "worker", worker=name, event="connection_lost", node="a1")
     made = [cluster(), phases(), QUEUES, node_states(), fault(20, 25, down=["b1"]), *of_consumer(LOST_AT_30), damaged]

@@ -132,7 +132,7 @@ def test_one_of_a_pair_pauses_in_time(paused_s: float, verdict: Verdict) -> None
     assert check(phases(), around, a1=paused((paused_s, 52))).verdict is verdict
 
 
-def test_a_look_that_lacks_the_node_tells_nothing_of_it() -> None:
+def test_a_look_that_lacks_the_node_shows_nothing_of_it() -> None:
     nobody = event(40.2, "nodes", states={})
     assert check(phases(), CUT, nobody, a1=paused((25, 52))).verdict is Verdict.VALID
 
@@ -149,7 +149,7 @@ def test_sane_autoheal_after_each_of_two_cuts() -> None:
     assert (finding.verdict, finding.numbers["restarted"]) == (Verdict.VALID, "a1 b1 c1")
 
 
-def test_pathological_nobody_restarts_after_the_second_cut() -> None:
+def test_pathological_no_one_restarts_after_the_second_cut() -> None:
     """The first one leaves a node that both of the others see: nothing is promised of that."""
     cuts = [fault(12, 24, cut=apart(["a1"], ["b1"])), fault(50, 62, step=1, cut=A)]
     assert check(phases(), *cuts, mode="autoheal").verdict is Verdict.INVALID
@@ -167,7 +167,7 @@ def test_what_is_sent_and_confirmed_while_the_majority_is_out_of_reach_cannot_ha
     assert PartitionMode().check(history(through_a1, (), events)).verdict is verdict
 
 
-def test_a_node_that_had_to_pause_only_between_two_looks_is_not_told_to_have_served(message: Messages) -> None:
+def test_a_node_that_had_to_pause_only_between_two_looks_is_not_said_to_have_served(message: Messages) -> None:
     """It has to from 30.1 s on; it did, was seen so at 30.5 s, and its cut was over then."""
     short = fault(20.1, 30.4, cut=A)
     finding = check(phases(), short, a1=paused((30.05, 33)))

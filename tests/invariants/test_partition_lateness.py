@@ -82,7 +82,7 @@ def test_what_a_busy_machine_made_late_hides_nothing_else(message: Messages) -> 
     [(ALONE, "pause_minority", "a1", 30), (AROUND, "pause_minority", "b1", 30), (ALONE, "autoheal", "a1", 80)],
     ids=["in a minority", "of a pair", "of the side that lost"],
 )
-def test_late_on_a_busy_machine_is_not_told_and_never_is(cut: Any, mode: str, node: str, due_s: float) -> None:
+def test_late_on_a_busy_machine_is_not_reported_and_never_is(cut: Any, mode: str, node: str, due_s: float) -> None:
     def verdict(came_s: float | None, *looks: Any) -> Verdict:
         away: dict[str, Any] = {node: None if came_s is None else (came_s, came_s + 60)}
         return check(*looks, mode=mode, cut=cut, **away).verdict

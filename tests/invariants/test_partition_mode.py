@@ -221,7 +221,7 @@ def test_partial_cut_pauses_at_least_one_of_the_two() -> None:
     assert check([AROUND], everybody).verdict is Verdict.VALID
 
 
-def test_pathological_partial_cut_pauses_nobody(message: Messages) -> None:
+def test_pathological_partial_cut_pauses_no_one(message: Messages) -> None:
     finding = check([AROUND], {})
     assert finding.verdict is Verdict.INVALID
     message(finding.examples[0])

@@ -68,13 +68,13 @@ def test_pathological_whole_only_in_the_last_look(message: Messages) -> None:
     assert check(node_states(), samples(93), within_s=60).verdict is Verdict.VALID
 
 
-def test_when_it_became_whole_is_not_known_where_nobody_looked() -> None:
+def test_when_it_became_whole_is_not_known_where_no_one_looked() -> None:
     hidden = [e for e in samples(74) if not us(73) < e.t_us < us(90)]
     assert check(node_states(), hidden, within_s=5).verdict is Verdict.UNKNOWN
     assert check(node_states(), hidden, within_s=2).verdict is Verdict.INVALID
 
 
-def test_pathological_a_node_that_nobody_looks_at() -> None:
+def test_pathological_a_node_that_no_one_looks_at() -> None:
     assert check(node_states(("a1", "b1")), samples()).verdict is Verdict.UNKNOWN
 
 
@@ -185,12 +185,12 @@ def test_watched_too_short_a_time_to_tell() -> None:
     assert finding.verdict is Verdict.UNKNOWN
 
 
-def test_nobody_watched() -> None:
+def test_no_one_watched() -> None:
     assert check(node_states(end_s=60), samples()).verdict is Verdict.UNKNOWN
     assert check(node_states(), samples(end_s=60)).verdict is Verdict.UNKNOWN
 
 
-def test_nobody_watched_the_nodes_for_a_while() -> None:
+def test_no_one_watched_the_nodes_for_a_while() -> None:
     """It matters since they were whole and had to be, and not before the last fault was healed."""
 
     def judged(first_s: float, last_s: float) -> Verdict:
@@ -266,7 +266,7 @@ def test_of_many_that_are_ill_some_are_named_and_the_others_counted(message: Mes
     message(told)
 
 
-def test_late_while_others_keep_the_machine_busy_is_not_told_and_very_late_is(message: Messages) -> None:
+def test_late_while_others_keep_the_machine_busy_is_not_reported_and_very_late_is(message: Messages) -> None:
     """Whole 8 s after healing."""
     states = node_states(unlike={"a1": [(40, 73, "paused")]})
     busy = [event(at_s, "machine", busy=1.0, others=0.6) for at_s in range(1, 80)]

@@ -16,7 +16,7 @@ from tests.messages import Messages
     ("outcome", "until_s", "refused"),
     [(Outcome.NACKED, 60, True), (Outcome.NACKED, 48, False), (Outcome.UNKNOWN, 60, False)],
 )
-def test_whether_a_queue_that_stood_still_refused_messages_is_told(
+def test_whether_a_queue_that_stood_still_refused_messages_is_reported(
     outcome: Outcome, until_s: float, refused: bool, message: Messages
 ) -> None:
     """It stands still from 20 to 60 s, and answers nothing before ``until_s`` but with ``outcome``."""
@@ -65,13 +65,13 @@ def test_refused_is_what_was_refused_all_along(name: str, message: Messages) -> 
     message(finding.summary)
 
 
-def test_without_a_stall_that_is_too_long_nothing_is_told_of_refusals() -> None:
+def test_without_a_stall_that_is_too_long_nothing_is_reported_of_refusals() -> None:
     refused = [publish(200, 20, Outcome.NACKED)]
     finding = check([*confirms((0, 20)), *refused, *(publish(900 + n, 20.2 + n / 10) for n in range(698))])
     assert (finding.verdict, finding.numbers["refused_ratio"]) == (Verdict.VALID, None)
 
 
-def test_a_stall_as_long_as_usual_in_which_nothing_was_refused_is_not_told_as_refused() -> None:
+def test_a_stall_as_long_as_usual_in_which_nothing_was_refused_is_not_reported_as_refused() -> None:
     """It confirms every 2 s, and 0.5 s are allowed: each stall is too long, and as long as usual."""
     rows = [publish(n, n * 2.0) for n in range(45)]
     finding = Availability(stall_s_max=0.5).check(history(rows, (), BASE))
@@ -79,7 +79,7 @@ def test_a_stall_as_long_as_usual_in_which_nothing_was_refused_is_not_told_as_re
     assert "refused" not in finding.summary
 
 
-def test_of_messages_to_several_queues_nobody_knows_which_refused() -> None:
+def test_of_messages_to_several_queues_no_one_knows_which_refused() -> None:
     """Each message goes to both queues, and each is nacked from 20 to 50 s."""
     times = [(i / 10, Outcome.NACKED if 200 <= i < 500 else Outcome.CONFIRMED) for i in range(900)]
     rows = [publish(n, at_s, what, queue=queue, lane=queue) for n, (at_s, what) in enumerate(times) for queue in (0, 1)]

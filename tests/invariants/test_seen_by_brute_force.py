@@ -110,7 +110,7 @@ def test_recovery(truth: Recovered) -> None:
 
 
 @given(recoveries(), st.integers(0, 60))
-def test_what_nobody_saw_until_the_end_is_never_valid(truth: Recovered, last_look: int) -> None:
+def test_what_no_one_saw_until_the_end_is_never_valid(truth: Recovered, last_look: int) -> None:
     """Planted: the samples end early."""
     if truth.end - last_look <= UNSEEN_S_MAX + 1:
         return
@@ -173,7 +173,7 @@ def verdict(piled: Piled) -> Verdict:
 
 
 @given(piles())
-def test_backlog_where_all_is_told(piled: Piled) -> None:
+def test_backlog_where_all_is_reported(piled: Piled) -> None:
     whole = Piled(piled.depths, ())
     after = drained_after(whole.told)
     if after is not None:
@@ -184,7 +184,7 @@ def test_backlog_where_all_is_told(piled: Piled) -> None:
 
 
 @given(piles())
-def test_backlog_where_some_is_not_told(piled: Piled) -> None:
+def test_backlog_where_some_is_not_reported(piled: Piled) -> None:
     """What is not told for up to 10 s is taken as being as before and after."""
     told, found = list(piled.told), verdict(piled)
     gap = longest_gap(told, CHAOS_S, len(piled.depths))

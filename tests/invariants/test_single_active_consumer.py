@@ -61,7 +61,7 @@ def test_another_takes_over_from_one_that_is_gone() -> None:
     assert (finding.verdict, finding.numbers["handovers"]) == (Verdict.VALID, 1)
 
 
-def test_consumers_in_turn_are_told_by_the_messages(message: Messages) -> None:
+def test_consumers_in_turn_are_reported_by_the_messages(message: Messages) -> None:
     finding = check([(0, 1), (1, 2), (0, 3), (1, 4)])
     assert (finding.verdict, finding.numbers["received_beside"]) == (Verdict.INVALID, 2)
     (told,) = [
@@ -103,7 +103,7 @@ def test_the_first_must_have_received_before(between_s: float, verdict: Verdict)
     assert check([(0, 1), (1, 2), (0, 3)], sent_s=[0.9, between_s, 2.9]).verdict is verdict
 
 
-def test_one_that_took_over_from_one_that_stayed_connected_is_told(message: Messages) -> None:
+def test_one_that_took_over_from_one_that_stayed_connected_is_reported(message: Messages) -> None:
     finding = check([(0, 1), (1, 2)])
     assert (finding.verdict, finding.numbers["handovers_unexplained"]) == (Verdict.UNKNOWN, 1)
     message(finding.summary)
@@ -328,7 +328,9 @@ def played(of: list[Connection], *, every: int, held: int, shared: Collection[in
 
 
 @given(connections(first_gone=0), st.integers(1, 12), st.sampled_from([0, 5, 60]))
-def test_a_broker_that_keeps_its_promise_is_never_told_to_break_it(of: list[Connection], every: int, held: int) -> None:
+def test_a_broker_that_keeps_its_promise_is_never_asked_to_break_it(
+    of: list[Connection], every: int, held: int
+) -> None:
     finding = played(of, every=every, held=held)
     assert (finding.verdict, finding.numbers["received_beside"]) == (Verdict.VALID, 0), finding.summary
 

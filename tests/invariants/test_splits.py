@@ -102,7 +102,7 @@ def test_who_is_away_long_after_the_healing_did_not_restart_for_it(away_s: float
     assert finding.numbers["lost_permitted"] == permitted
 
 
-def test_an_earlier_cut_that_nobody_noticed_changes_nothing() -> None:
+def test_an_earlier_cut_that_no_one_noticed_changes_nothing() -> None:
     assert judged(30, A1, fault(12, 12.5, step=1, cut=apart(["a1"], ["b1", "c1"]))).verdict is Verdict.VALID
 
 
@@ -145,12 +145,12 @@ def test_ignore_permits_it_on_the_side_that_an_operator_restarts() -> None:
     assert judged(55, A1, before, by_hand, mode="ignore", restarts={}).verdict is Verdict.VALID
 
 
-def test_where_nobody_restarted_nothing_may_be_lost() -> None:
+def test_where_no_one_restarted_nothing_may_be_lost() -> None:
     assert judged(30, A1, mode="ignore", restarts={}).verdict is Verdict.INVALID
     assert judged(30, A1, mode="autoheal", restarts={}).verdict is Verdict.INVALID
 
 
-def test_a_cut_that_nobody_can_have_noticed_permits_nothing() -> None:
+def test_a_cut_that_no_one_can_have_noticed_permits_nothing() -> None:
     events = [
         cluster(mode="autoheal"),
         phases(),

@@ -120,7 +120,7 @@ ASKED_100 = [literal.event(9, "load", begins_us=literal.us(9), rate_per_s=100, v
 
 
 @pytest.mark.parametrize(("events", "windows"), [(UNSETTLED, 0), (ASKED_100, 16)])
-def test_what_cannot_be_judged_tells_what_was_reached(events: list[Event | list[Event]], windows: int) -> None:
+def test_what_cannot_be_judged_shows_what_was_reached(events: list[Event | list[Event]], windows: int) -> None:
     """300 messages in 9 s."""
     told = [cluster(), queues("q1"), phases(steady=0, chaos=9, recovery=70, drain=90, end=95), node_states()]
     finding = Throughput(window_s=5, grace_s=10).check(history(load((0, 9, 100 / 3)), (), [*told, *events]))
@@ -165,11 +165,11 @@ def test_no_majority_demands_nothing() -> None:
     assert check(load((0, 15, 50), (70, 90, 50)), kill).verdict is Verdict.VALID
 
 
-def test_no_steady_load_cannot_be_told() -> None:
+def test_no_steady_load_cannot_be_decided() -> None:
     assert check(load((10, 90, 50))).verdict is Verdict.UNKNOWN
 
 
-def test_never_settled_cannot_be_told() -> None:
+def test_never_settled_cannot_be_decided() -> None:
     assert check(load((0, 90, 50)), *UNSETTLED).verdict is Verdict.UNKNOWN
 
 
@@ -240,7 +240,7 @@ def test_pathological_blocked_without_a_step_that_blocks() -> None:
         assert check(load((0, 21, 50), (42, 90, 50)), other, blocked(21, 42)).verdict is Verdict.INVALID
 
 
-def test_pathological_slow_beside_an_alarm_that_blocks_nobody() -> None:
+def test_pathological_slow_during_an_alarm_that_blocks_no_one() -> None:
     finding = check(load((0, 21, 50), (42, 90, 50)), ALARM)
     assert finding.verdict is Verdict.INVALID
     assert "step 0 (alarm)" in finding.examples[0]
@@ -250,7 +250,7 @@ def test_pathological_blocked_for_good_after_the_alarm_was_cleared() -> None:
     assert check(load((0, 21, 50)), ALARM, blocked(21, None)).verdict is Verdict.INVALID
 
 
-def test_what_is_kept_while_a_node_is_away_is_told() -> None:
+def test_what_is_kept_while_a_node_is_away_is_reported() -> None:
     """Away from 20 to 30 s, and then seen up again."""
     killed = fault(20, 30, name="kill", down=["c1"])
     assert check(load((0, 20, 50), (20, 30, 20), (30, 90, 50)), killed).numbers["kept_ratio"] == 0.4

@@ -65,7 +65,7 @@ def test_pathological_what_the_broker_takes_back_from_consumers_that_end() -> No
     assert check(left, gone).verdict is Verdict.INVALID
 
 
-def test_unknown_where_nobody_tells_of_a_queue(message: Messages) -> None:
+def test_unknown_where_no_one_reports_a_queue(message: Messages) -> None:
     finding = check([CALM, unacked("q1", 0, end_s=80)])
     assert finding.verdict is Verdict.UNKNOWN
     message(finding.summary)
@@ -80,7 +80,7 @@ def test_unknown_where_the_last_word_is_of_before_the_drain_was_over() -> None:
     assert check([CALM, unacked("q1", 0, end_s=95)], drained).verdict is Verdict.VALID
 
 
-def test_unknown_where_nobody_told_for_long() -> None:
+def test_unknown_where_no_one_reported_for_long() -> None:
     whole = [cluster(), queues("q1"), phases(steady=0, chaos=10, recovery=20, drain=30, end=95), node_states()]
     for end_s, verdict in ((80, Verdict.UNKNOWN), (81, Verdict.VALID)):
         judged = history((), (), whole, metrics=[unacked("q1", 0, end_s=end_s)])

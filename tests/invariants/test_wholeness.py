@@ -303,7 +303,7 @@ def test_lives_that_are_numbered_may_be_killed_before_they_say_a_word() -> None:
         ("injecting", "injected", "proven", "healing", "healed", "heal_unproven"),
     ],
 )
-def test_what_the_nemesis_tells_of_a_step_is_whole(states: tuple[str, ...]) -> None:
+def test_what_the_nemesis_reports_of_a_step_is_whole(states: tuple[str, ...]) -> None:
     record = of_one_step(*states)
     assert record.finding().verdict is Verdict.VALID
     record.events.pop(-1 if len(states) > 1 else -2)

@@ -6,7 +6,7 @@ from tests.invariants.test_wholeness import STEP, of_one_step
 from tests.messages import Messages
 
 
-def test_a_process_that_only_keeps_connections_is_told_once_if_it_hangs(message: Messages) -> None:
+def test_a_process_that_only_keeps_connections_is_reported_once_if_it_hangs(message: Messages) -> None:
     record = of_one_step(*STEP)
     record.happened(91, "worker", worker="idle-3", event="hung", node="", detail="", life=0)
     (hung,) = record.finding().examples

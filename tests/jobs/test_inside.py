@@ -42,7 +42,7 @@ def test_pytest_is_played_and_its_status_written_down(work: Path) -> None:
     assert (work / "results" / "junit.xml").exists()
 
 
-def test_what_is_packed_is_told(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_packed_is_reported(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (work / "results").mkdir()
     (work / "results" / ENDED).write_text("{}", encoding="utf-8")
     assert entrypoint.main(["pack"]) == 0
@@ -89,7 +89,7 @@ def test_a_pod_that_is_ended_keeps_what_was_recorded_until_it_is_fetched(
     assert looks == [False, False, False, True]
 
 
-def test_it_is_not_kept_for_ever_where_nobody_comes(work: Path) -> None:
+def test_it_is_not_kept_for_ever_where_no_one_comes(work: Path) -> None:
     (work / "results").mkdir()
     (work / "results" / ENDED).touch()
     ended_s = time.time() - FETCHED_WITHIN_S - 1

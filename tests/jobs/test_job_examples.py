@@ -89,7 +89,7 @@ def test_they_call_what_is_there(name: str) -> None:
     assert [path for path in paths if not any(path == at or path.startswith(f"{at}/") for at in mounted)] == []
 
 
-def test_a_night_is_never_beside_another_one() -> None:
+def test_a_night_is_never_next_to_another_one() -> None:
     assert documents("nightly.yaml")["CronJob"]["spec"]["concurrencyPolicy"] == "Forbid"
 
 

@@ -170,14 +170,14 @@ def test_it_ends_as_pytest_does(desk: Desk) -> None:
     assert desk.runs == []
 
 
-def test_an_image_that_is_not_there_is_told(desk: Desk) -> None:
+def test_an_image_that_is_not_there_is_reported(desk: Desk) -> None:
     done = desk.plays("--image", "local/of-nobody:1")
     assert done.returncode == NOT_PLAYED
     assert "ErrImageNeverPull" in done.stderr
     assert "is gone" in done.stderr
 
 
-def test_an_account_that_is_not_there_is_told_before_anything_is_made(desk: Desk) -> None:
+def test_an_account_that_is_not_there_is_reported_before_anything_is_made(desk: Desk) -> None:
     done = desk.plays("--service-account", "nobody")
     assert done.returncode == NOT_PLAYED
     assert "service account nobody" in done.stderr
@@ -207,7 +207,7 @@ def test_two_interrupts_do_not_wait_and_leave_nothing_either(desk: Desk) -> None
     desk.require_nothing_left()
 
 
-def test_a_pod_that_is_deleted_by_force_is_told(desk: Desk) -> None:
+def test_a_pod_that_is_deleted_by_force_is_reported(desk: Desk) -> None:
     with desk.begun() as process:
         desk.admin.CoreV1Api().delete_namespaced_pod(desk.pod(), desk.pods.namespace, grace_period_seconds=0)
         assert process.wait(ENDS_WITHIN_S) == LOST

@@ -77,7 +77,7 @@ def test_a_topology_of_its_own_goes_along(folder: Path) -> None:
     assert fault_file.parse(text, folder=Path("/nowhere"), driver="attached").topology.name == "mine"
 
 
-def test_what_cannot_be_played_is_told_and_alone_it_is_refused(folder: Path, message: Messages) -> None:
+def test_what_cannot_be_played_is_reported_and_alone_it_is_refused(folder: Path, message: Messages) -> None:
     other = KILL.replace("three_nodes_three_zones", "five_nodes_three_zones")
     (folder / "other.fault.yaml").write_text(other, encoding="utf-8")
     order = ordered(folder / "cluster.yaml", [folder])

@@ -100,7 +100,7 @@ def test_a_stream_that_breaks_off_is_asked_for_again(sent: Sent, message: Messag
     message(said)
 
 
-def test_what_never_comes_whole_is_told_and_nothing_is_left(sent: Sent, message: Messages) -> None:
+def test_what_never_comes_whole_is_reported_and_nothing_is_left(sent: Sent, message: Messages) -> None:
     with message.of(ParcelError) as refused:
         sent.come(LossyMachine(lambda _, __: ""))
     assert "100 of 100 bytes" in str(refused.value)
@@ -168,6 +168,6 @@ def test_a_link_is_no_file(tmp_path: Path, message: Messages) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "Killed", '{"files": 1}'])
-def test_what_is_no_label_is_told(text: str, message: Messages) -> None:
+def test_what_is_no_label_is_reported(text: str, message: Messages) -> None:
     with message.of(ParcelError):
         Label.read(text)

@@ -184,14 +184,14 @@ def test_a_node_that_does_not_come_back_is_not_waited_for_for_ever(
     message(desk.said[1])
 
 
-def test_a_job_whose_time_is_over_is_told(desk: Desk) -> None:
+def test_a_job_whose_time_is_over_is_reported(desk: Desk) -> None:
     lost = "the Job was ended, as its time was over (60 s)"
     desk.remote.sees = [PLAYS, JobStatus(lost=lost)]
     assert desk.plays() == LOST
     assert lost in desk.said[0]
 
 
-def test_an_image_that_cannot_be_had_is_told_at_once_and_nothing_was_played(desk: Desk) -> None:
+def test_an_image_that_cannot_be_had_is_reported_at_once_and_nothing_was_played(desk: Desk) -> None:
     lost = "play cannot be started (ErrImageNeverPull): no such image"
     desk.remote.sees = [JobStatus("p", lost=lost)]
     assert desk.plays() == NOT_PLAYED
@@ -235,13 +235,15 @@ def test_what_does_not_come_whole_is_no_success(desk: Desk, message: Messages) -
     assert not desk.to.exists()
 
 
-def test_what_nobody_kept_is_lost(desk: Desk, message: Messages) -> None:
+def test_what_no_one_kept_is_lost(desk: Desk, message: Messages) -> None:
     desk.remote.sees = [PLAYS, JobStatus("p", status=137, reason="OOMKilled")]
     assert desk.plays() == LOST
     message(desk.talk)
 
 
-def test_a_disk_that_has_no_room_for_it_is_told(desk: Desk, monkeypatch: pytest.MonkeyPatch, message: Messages) -> None:
+def test_a_disk_that_has_no_room_for_it_is_reported(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, message: Messages
+) -> None:
     def full(*_: object, **__: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -266,7 +268,7 @@ def test_an_api_server_that_stays_away_is_given_up(desk: Desk, message: Messages
     message(desk.talk)
 
 
-def test_what_may_be_left_is_told(desk: Desk, message: Messages) -> None:
+def test_what_may_be_left_is_reported(desk: Desk, message: Messages) -> None:
     desk.remote.left = True
     assert desk.plays() == 1
     assert "to be gone" in desk.said[-1]

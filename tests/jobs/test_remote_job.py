@@ -120,14 +120,14 @@ def test_what_belongs_to_the_job_goes_with_it(server: ApiServer, job: RemoteJob)
     assert {(one["kind"], one["uid"], one["blockOwnerDeletion"]) for one in owners} == {("Job", "u-1", True)}
 
 
-def test_what_the_server_refuses_is_told_in_its_words(server: ApiServer, job: RemoteJob, message: Messages) -> None:
+def test_what_the_server_refuses_is_reported_in_its_words(server: ApiServer, job: RemoteJob, message: Messages) -> None:
     server.answers = {("POST", f"{BATCH}/jobs"): [(403, {"message": "exceeded quota: small"})]}
     with message.of(MachineError) as refused:
         job.make({"kind": "Job"}, [])
     assert "exceeded quota: small" in str(refused.value)
 
 
-def test_rights_that_are_missing_are_told_before_anything_is_made(
+def test_rights_that_are_missing_are_reported_before_anything_is_made(
     server: ApiServer, job: RemoteJob, message: Messages
 ) -> None:
     server.forbidden = "secrets"
@@ -140,7 +140,7 @@ def test_rights_that_are_missing_are_told_before_anything_is_made(
     assert {one["resource"] for one in asked if one["group"] == "batch"} == {"jobs"}
 
 
-def test_an_account_that_is_missing_is_told(server: ApiServer, job: RemoteJob, message: Messages) -> None:
+def test_an_account_that_is_missing_is_reported(server: ApiServer, job: RemoteJob, message: Messages) -> None:
     server.answers = {("GET", f"{CORE}/serviceaccounts/resilience"): [NONE]}
     (lacking,) = job.lacking("resilience")
     assert "service account resilience" in lacking
@@ -175,7 +175,7 @@ def test_it_is_removed_once_nothing_of_it_is_there(
     assert [one.query for one in server.asked] == [{"propagationPolicy": "Foreground"}] * 4
 
 
-def test_what_stays_is_told(
+def test_what_stays_is_reported(
     server: ApiServer, job: RemoteJob, monkeypatch: pytest.MonkeyPatch, message: Messages
 ) -> None:
     waits_by_clock(monkeypatch)
@@ -185,7 +185,7 @@ def test_what_stays_is_told(
     assert "Job j in shop" in str(refused.value)
 
 
-def test_output_is_told_once_each_however_often_the_way_breaks_off(
+def test_output_is_reported_once_each_however_often_the_way_breaks_off(
     server: ApiServer, job: RemoteJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(output, "AGAIN_AFTER_S", 0.01)

@@ -131,7 +131,7 @@ def test_two_steps_are_two_changes() -> None:
     assert [change.first for change in change_points(values)] == [14, 28]
 
 
-def test_noise_is_told_without_the_steps() -> None:
+def test_noise_is_reported_without_the_steps() -> None:
     values = [10.0, 11.0, 9.0, 10.0, 20.0, 22.0, 18.0, 20.0]
     change = ChangePoint(4, 10, 20, 0.001)
     assert noise(values, [change]) == pytest.approx(0.1 * 1.4826 / 2)

@@ -57,7 +57,7 @@ def test_one_of_ten_that_becomes_six_of_ten() -> None:
     assert found.before.interval[1] < found.after.interval[0]
 
 
-def test_what_goes_away_is_told_too() -> None:
+def test_what_goes_away_is_reported_too() -> None:
     found = change(runs("xx.x.xx.xx" * 3 + "." * 20))
     assert found is not None
     assert not found.is_more
@@ -115,7 +115,7 @@ def test_false_alarms_come_in_at_most_one_of_a_hundred_series_of_nights(rate: fl
     ("before", "after", "scenarios", "within_nights"),
     [(0.1, 0.6, 8, 10), (0.6, 0.1, 8, 10), (0.1, 0.6, 1, 60), (0.6, 0.1, 1, 60)],
 )
-def test_a_change_is_told(before: float, after: float, scenarios: int, within_nights: int) -> None:
+def test_a_change_is_reported(before: float, after: float, scenarios: int, within_nights: int) -> None:
     """Of nights that play four of eight scenarios that show it, and of those that play one."""
     rng = np.random.default_rng(11)
     rates = [before] * NIGHTS + [after] * within_nights

@@ -87,7 +87,7 @@ def test_xml_has_properties_of_each_run(broken: tuple[Path, int, str]) -> None:
 
 
 @pytest.mark.core
-def test_the_summary_tells_first_what_broke_first(broken: tuple[Path, int, str], message: Messages) -> None:
+def test_the_summary_shows_first_what_broke_first(broken: tuple[Path, int, str], message: Messages) -> None:
     text = (broken[0] / "summary.md").read_text(encoding="utf-8")
     lines = text.splitlines()
     start = lines.index("````text")
@@ -139,7 +139,7 @@ def test_without_the_option_nothing_is_written_and_a_session_without_scenarios_w
 
 
 @pytest.mark.plays
-def test_what_cannot_be_written_is_told_before_anything_is_played(tmp_path: Path, message: Messages) -> None:
+def test_what_cannot_be_written_is_reported_before_anything_is_played(tmp_path: Path, message: Messages) -> None:
     folder = stage(tmp_path / "f", f"{VALID} one")
     status, told = session(folder, "--resilience-summary=nowhere/summary.md")
     assert status == pytest.ExitCode.USAGE_ERROR
@@ -206,7 +206,7 @@ def test_a_night_that_is_killed_keeps_what_it_had_and_the_next_goes_on(
 
 
 @pytest.mark.plays
-def test_a_night_that_cannot_be_read_is_left_out_and_told(tmp_path: Path, message: Messages) -> None:
+def test_a_night_that_cannot_be_read_is_left_out_and_reported(tmp_path: Path, message: Messages) -> None:
     folder = stage(tmp_path / "f", f"{VALID} one")
     (folder / "nights").mkdir()
     (folder / "nights" / "old.jsonl").write_text('{"is": "night", "format": 7}\n')

@@ -60,7 +60,7 @@ def test_a_test_that_failed_on_its_way_broke_though_its_run_could_not_tell() -> 
     assert (trouble.head, trouble.why, trouble.broke) == ("failed: Unsure", "ClusterError: no node came up", True)
 
 
-def test_what_was_expected_to_break_and_did_not_is_told(message: Messages) -> None:
+def test_what_was_expected_to_break_and_did_not_is_reported(message: Messages) -> None:
     fixed = replace(PLAYED, scenario="fixed", as_expected=False, expected="INVALID by no_loss")
     (trouble,) = troubles(night(fixed, tests=(ended("fixed", "failed"),), status=1))
     assert trouble.head == "VALID: The leader's broker dies"
@@ -75,7 +75,7 @@ def test_a_green_night_says_how_many_known_violations_it_saw(message: Messages) 
     assert "| rabbitmq/rabbitmq-server#9523 | 3.10.8, local | 2 of 2 | 2 of 2 (34 to 100 %) in 1 |" in text
 
 
-def test_a_rate_that_changed_is_told_with_its_interval(message: Messages) -> None:
+def test_a_rate_that_changed_is_reported_with_its_interval(message: Messages) -> None:
     before = [
         replace(
             night(*[replace(KNOWN, known=None, verdict="VALID")] * 9, KNOWN),

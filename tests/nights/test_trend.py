@@ -114,7 +114,7 @@ def test_a_nights_number_is_the_median_of_its_plays_and_drawn_schedules_have_non
     assert recovery.nights_missing == 13
 
 
-def test_a_change_tells_its_nights_and_what_came_with_them() -> None:
+def test_a_change_shows_its_nights_and_what_came_with_them() -> None:
     values = [10.0, 10.2, 9.9, 10.1, 9.8, 10.3, 10.05, 9.95]
     levels = [*values, *(value * 1.5 for value in values)]
     nights = [
@@ -161,7 +161,7 @@ def test_the_page_says_what_changed_first(simulated: Trend, tmp_path: Path, mess
     assert "http" not in page.replace("http-equiv", "")
 
 
-def test_a_known_violation_that_is_seen_more_often_is_told(tmp_path: Path, message: Messages) -> None:
+def test_a_known_violation_that_is_seen_more_often_is_reported(tmp_path: Path, message: Messages) -> None:
     seen = replace(PLAYED, verdict="INVALID", known="issue 7")
     plays = [(seen, *[PLAYED] * 9)] * 6 + [(*[seen] * 8, PLAYED, PLAYED)] * 3
     for number, played in enumerate(plays):
@@ -202,7 +202,7 @@ def test_without_the_library_the_page_says_how_to_have_it(
     assert "ruptures" in plain(to.read_text(encoding="utf-8").partition('class="scenario"')[0])
 
 
-def test_what_cannot_be_read_is_told_and_the_rest_is_shown(
+def test_what_cannot_be_read_is_reported_and_the_rest_is_shown(
     folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], message: Messages
 ) -> None:
     whole = next(iter(find_nights(folder)))
@@ -226,7 +226,7 @@ def test_a_commit_is_short_and_says_whether_files_were_changed() -> None:
 
 
 @pytest.mark.parametrize("name", ["nowhere", "."])
-def test_a_folder_without_nights_is_told(
+def test_a_folder_without_nights_is_reported(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], message: Messages
 ) -> None:
     assert main(["trend", str(tmp_path / name), "--to", str(tmp_path / "trend.html")]) == 1

@@ -21,7 +21,7 @@ def test_without_any_there_is_no_panel() -> None:
     assert panels() == {}
 
 
-def test_idle_connections_of_all_processes_stay_as_they_were_told_last() -> None:
+def test_idle_connections_of_all_processes_stay_as_they_were_reported_last() -> None:
     told = panels(
         IdleEvent(t_us=101 * S, worker="idle-0", connected=1000, wanted=1000),
         IdleEvent(t_us=102 * S, worker="idle-1", connected=500, wanted=1000),
@@ -35,7 +35,7 @@ def test_idle_connections_of_all_processes_stay_as_they_were_told_last() -> None
     }
 
 
-def test_how_many_were_lost_is_told(message: Messages) -> None:
+def test_how_many_were_lost_is_reported(message: Messages) -> None:
     lost = [IdleEvent(t_us=n * S, worker="idle-0", connected=1, wanted=1, lost=n) for n in (600, 601)]
     (panel,) = charts(series(tuple, tuple, lost))["panels"]
     assert "1,201" in panel["note"]

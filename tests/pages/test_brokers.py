@@ -33,7 +33,7 @@ def test_empty() -> None:
     assert charts(series(tuple, tuple, []))["panels"] == []
 
 
-def test_the_watermark_stands_beside_memory_that_comes_near_it(message: Messages) -> None:
+def test_the_watermark_stands_next_to_memory_that_comes_near_it(message: Messages) -> None:
     used, limit = ("memory_used", "a1", [(0, 20.0), (1, 60.0)]), ("memory_limit", "a1", [(0, 100.0), (1, 80.0)])
     near = brokers(table(used, limit), origin_us=100 * S)
     assert near.memory.curves == {"a1": [20, 60], "watermark": [100, 80]}
@@ -41,7 +41,7 @@ def test_the_watermark_stands_beside_memory_that_comes_near_it(message: Messages
     message(near.memory_note)
 
 
-def test_a_watermark_far_above_is_only_told(message: Messages) -> None:
+def test_a_watermark_far_above_is_only_reported(message: Messages) -> None:
     used, limit = ("memory_used", "a1", [(0, 20.0), (1, 30.0)]), ("memory_limit", "a1", [(0, 1000.0), (1, 1000.0)])
     far = brokers(table(used, limit), origin_us=100 * S)
     assert far.memory.curves == {"a1": [20, 30]}

@@ -56,7 +56,7 @@ def test_a_calm_run(message: Messages) -> None:
     message(told)
 
 
-def test_an_outage_is_told_with_its_queue_time_and_fault(message: Messages) -> None:
+def test_an_outage_is_reported_with_its_queue_time_and_fault(message: Messages) -> None:
     hard = {"consequences": HARD}
     assert "40.1 s (q2)" in outage_text(hard)
     assert "40.1 s" in longest_of([{"consequences": CALM}, hard])

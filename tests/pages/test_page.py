@@ -84,7 +84,7 @@ def test_whatever_people_wrote_is_escaped(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("as_expected", [True, False])
-def test_the_page_tells_what_was_expected(tmp_path: Path, as_expected: bool, message: Messages) -> None:
+def test_the_page_shows_what_was_expected(tmp_path: Path, as_expected: bool, message: Messages) -> None:
     run = write_synthetic_run(tmp_path, rate_per_s=20)
     run.write_verdict({"verdict": "INVALID", "expected": "INVALID by no_loss", "as_expected": as_expected})
 
@@ -110,7 +110,7 @@ def test_a_torn_history_is_drawn_up_to_where_it_ends(tmp_path: Path) -> None:
     assert '"title":"Rates"' in write_page(run).read_text()
 
 
-def test_a_damaged_history_is_told(tmp_path: Path) -> None:
+def test_a_damaged_history_is_reported(tmp_path: Path) -> None:
     run = write_synthetic_run(tmp_path, rate_per_s=20)
     stream = next(run.history.glob("*.publishes.arrows"))
     stream.write_bytes(b"nonsense" * 100)
@@ -121,7 +121,7 @@ def test_a_damaged_history_is_told(tmp_path: Path) -> None:
     assert "37 of 45,912" in page
 
 
-def test_damaged_events_are_told(tmp_path: Path) -> None:
+def test_damaged_events_are_reported(tmp_path: Path) -> None:
     run = write_synthetic_run(tmp_path, rate_per_s=20)
     run.events_file.write_text('{"kind": \n')
 

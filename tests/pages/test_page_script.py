@@ -127,7 +127,7 @@ def test_a_zoom_is_undone(page: Page, report: Path, undo: Callable[[Page], None]
     assert not can_be_reset(page)
 
 
-def test_a_drag_may_end_beside_the_panels(page: Page, report: Path) -> None:
+def test_a_drag_may_end_next_to_the_panels(page: Page, report: Path) -> None:
     page.open(report)
     first = panels(page)[0]
 
@@ -190,7 +190,7 @@ def test_all_curves_can_be_hidden(page: Page, report: Path) -> None:
     assert axis(page).labels == seconds(range(0, 81, 10))
 
 
-def test_the_pointer_tells_its_moment_and_moves_nothing(page: Page, report: Path) -> None:
+def test_the_pointer_shows_its_moment_and_moves_nothing(page: Page, report: Path) -> None:
     page.open(report)
     shown = panels(page)
     start, end = shown[0].shades[2]
@@ -213,7 +213,7 @@ def test_the_pointer_tells_its_moment_and_moves_nothing(page: Page, report: Path
     assert {key.value for key in keys(page)} == {""}
 
 
-def test_after_a_zoom_the_pointer_tells_where_it_is_now(page: Page, report: Path) -> None:
+def test_after_a_zoom_the_pointer_shows_where_it_is_now(page: Page, report: Path) -> None:
     page.open(report)
     first = panels(page)[0]
     start, end = first.shades[1]
@@ -244,7 +244,7 @@ def test_curves_keep_to_their_panel_where_their_points_are_further_apart_than_a_
 
 
 @pytest.mark.parametrize(("faults", "label"), [(3, r"[\d.]+ s"), (240, r"(\d:)?\d+:[0-5]\d(\.\d+)?")])
-def test_times_are_told_apart_however_narrow_a_zoom_is(page: Page, tmp_path: Path, faults: int, label: str) -> None:
+def test_times_are_distinguished_however_narrow_a_zoom_is(page: Page, tmp_path: Path, faults: int, label: str) -> None:
     run = RunDirectory.create(tmp_path, "long")
     many_faults(run, faults, unproven=-1)
     page.open(write_page(run))
@@ -322,7 +322,7 @@ def test_where_there_is_no_clipboard_a_command_is_selected(page: Page, report: P
     assert text(page, ".copy") == "Selected"
 
 
-def test_panels_are_drawn_anew_for_another_width_and_in_the_dark(page: Page, report: Path) -> None:
+def test_panels_are_drawn_again_for_another_width_and_in_the_dark(page: Page, report: Path) -> None:
     page.prefer("light")
     page.open(report)
     wide = axis(page)

@@ -93,7 +93,7 @@ def test_rows_out_of_order_and_several_publishers() -> None:
     assert seen.delivery_ms["max"] == [200, 300, 400]
 
 
-def test_a_delivery_of_what_nobody_sent_has_no_latency() -> None:
+def test_a_delivery_of_what_no_one_sent_has_no_latency() -> None:
     seen = series(
         of(publishes((0, 3, 0.0, Outcome.CONFIRMED, 0.1))),
         of(deliveries((0, 1, 0.2), (0, 10**9, 0.2), (9, 0, 0.2)), deliveries((0, 0, 0.2), intact=False)),

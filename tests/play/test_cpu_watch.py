@@ -46,7 +46,7 @@ def test_others_are_named_by_what_they_took() -> None:
 
 
 @pytest.mark.core
-def test_a_child_that_ended_is_told() -> None:
+def test_a_child_that_ended_is_reported() -> None:
     before = Spent.by_now()
     subprocess.run([sys.executable, "-c", "import time\nwhile time.process_time() < 1: pass"], check=True)
     now = Spent.by_now()
@@ -74,7 +74,7 @@ def all_processes_s() -> float:
 
 @pytest.mark.generated
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root sees everybody's processes")
-def test_work_that_has_a_rhythm_is_told_as_what_it_is() -> None:
+def test_work_that_has_a_rhythm_is_reported_as_what_it_is() -> None:
     before, all_before_s = Spent.by_now(), all_processes_s()
     subprocess.run([sys.executable, "-c", RHYTHMIC], check=True)
     now, all_now_s = Spent.by_now(), all_processes_s()
@@ -82,7 +82,7 @@ def test_work_that_has_a_rhythm_is_told_as_what_it_is() -> None:
     assert now.used_s - before.used_s - stolen_s == pytest.approx(all_now_s - all_before_s, abs=0.1 * whole_s)
 
 
-def test_the_time_after_the_last_look_is_told() -> None:
+def test_the_time_after_the_last_look_is_reported() -> None:
     told: list[str] = []
     with cpu_watched(lambda kind, **_: told.append(kind), dict, every_s=3600):
         pass
@@ -90,7 +90,7 @@ def test_the_time_after_the_last_look_is_told() -> None:
 
 
 @pytest.mark.core
-def test_what_others_do_is_told_from_what_we_do() -> None:
+def test_what_others_do_is_distinguished_from_what_we_do() -> None:
     told: list[dict[str, Any]] = []
 
     def record(kind: str, **fields: Any) -> None:
@@ -147,7 +147,7 @@ def test_damaged_looks_tell_nothing(told: Any) -> None:
     assert found == Others(0.25, 0.5)
 
 
-def test_only_much_is_worth_telling(message: Messages) -> None:
+def test_only_much_is_worth_reporting(message: Messages) -> None:
     assert Others.during([]) is None
     little = Others.during([MachineEvent(t_us=0, busy=0.9, others=0.1)])
     looks = [MachineEvent(t_us=t_us, busy=1.0, others=x, by=BY) for t_us, x in ((5_000_000, 0.5), (10_000_000, 0.7))]

@@ -280,7 +280,7 @@ def test_a_folder_that_is_no_run_is_left_alone(tmp_path: Path, message: Messages
     assert not list(tmp_path.iterdir())
 
 
-def test_what_a_killed_publisher_left_is_settled_where_nobody_came_to_do_it(tmp_path: Path) -> None:
+def test_what_a_killed_publisher_left_is_settled_where_no_one_came_to_do_it(tmp_path: Path) -> None:
     """The same rows, from what was under way, in a run that was broken off."""
     run = RunDirectory(Path(shutil.copytree(WHOLE, tmp_path / "run")))
     settled = run.history / "publisher-0.settled.publishes.arrows"

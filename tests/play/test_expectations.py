@@ -65,7 +65,7 @@ def test_refused_messages_are_no_trace_of_a_loss(message: Messages) -> None:
     message(problem[1])
 
 
-def test_consequences_are_met_only_beside_their_cause() -> None:
+def test_consequences_are_met_only_with_their_cause() -> None:
     expected = Expectation(broker="", verdict=INVALID, invariant="no_loss", invariants_also=("order",))
     assert meets(judgement(no_loss=INVALID, order=INVALID), expected)
     assert meets(judgement(no_loss=INVALID, order=VALID), expected)
@@ -92,7 +92,7 @@ def test_words(message: Messages) -> None:
     message(Expectation(broker="", verdict=INVALID, invariant="order", intermittent=True))
 
 
-def test_what_cannot_be_told_is_never_as_expected() -> None:
+def test_what_cannot_be_decided_is_never_as_expected() -> None:
     expected = Expectation(broker="", verdict=UNKNOWN)
     assert not meets(judgement(no_loss=UNKNOWN), expected)
 
@@ -138,7 +138,7 @@ DECIDES = "Autoheal decision"
         ("node c1@localhost down: connection_closed", 9, True),
     ],
 )
-def test_autoheal_decides_anew(meanwhile: str, again_s: float, anew: bool) -> None:
+def test_autoheal_decides_again(meanwhile: str, again_s: float, anew: bool) -> None:
     before = (1, "node c1@localhost down: net_tick_timeout")
     assert DECIDES_TOO_SOON.leaves_trace(log(before, (2, DECIDES), (5, meanwhile), (again_s, DECIDES))) is anew
     assert not DECIDES_TOO_SOON.leaves_trace(log(before, (2, DECIDES), (5, meanwhile)))
@@ -188,7 +188,7 @@ def test_a_node_loses_a_peer_while_it_starts(start: str) -> None:
     assert not PARTED_WHILE_STARTING.leaves_trace(log((1, start), (7, done), (12, lost)))
 
 
-def test_every_known_defect_that_excuses_a_loss_is_told_by_its_trace() -> None:
+def test_every_known_defect_that_excuses_a_loss_is_known_by_its_trace() -> None:
     known = [value for value in vars(known_defects).values() if isinstance(value, Expectation)]
     assert len(known) > 5
     assert not list(excuse_problems(known, list(INVARIANTS)))
@@ -220,7 +220,7 @@ def test_an_excuse_for_anything_is_refused(fields: dict[str, object], message: M
         {"verdict": "VALID"},
     ],
 )
-def test_what_is_told_by_a_trace_or_by_design_is_accepted(fields: dict[str, object]) -> None:
+def test_what_is_reported_by_a_trace_or_by_design_is_accepted(fields: dict[str, object]) -> None:
     expected = Expectation.model_validate_json(json.dumps({"broker": "<4", "verdict": "INVALID", **fields}))
     assert not list(excuse_problems([expected], ["no_loss", "order", "recovery"]))
 

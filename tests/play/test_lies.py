@@ -102,7 +102,7 @@ def test_a_lie_about_a_delivery(lie: str, left: list[tuple[int, int]], tmp_path:
     assert told(tmp_path) == ([] if lie == "none" else [(2, 11)])
 
 
-def test_a_damaged_message_is_of_the_same_length_and_of_nobody(tmp_path: Path) -> None:
+def test_a_damaged_message_is_of_the_same_length_and_of_no_one(tmp_path: Path) -> None:
     liar, conversation = lied("corrupt", 1, tmp_path)
     (unit,) = cut(liar.from_broker(cut(delivered(1, 5))[0], conversation))
     assert len(unit.body) == len(MESSAGES.encode(5))

@@ -57,7 +57,7 @@ def test_round_trips_are_as_long_as_the_topology_says(cluster: LocalCluster) -> 
     assert all(one.lost == 0 for one in told.values())
 
 
-def test_it_is_proven_and_what_is_not_so_is_told(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_is_proven_and_what_is_not_so_is_reported(cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     prove_network(cluster)
     monkeypatch.setattr("rabbitmq_resilience.runner.round_trip_watch.PROVEN_WITHIN_S", 1.0)
     monkeypatch.setattr(Topology, "delay_of", lambda *_: Delay(latency_ms=300))

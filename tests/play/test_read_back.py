@@ -20,7 +20,7 @@ from tests.run_scenarios import run_validated
 pytestmark = pytest.mark.plays
 
 
-def test_a_cut_a_kill_and_a_freeze_are_told_apart(own_testbed: RunContext) -> None:
+def test_a_cut_a_kill_and_a_freeze_are_distinguished(own_testbed: RunContext) -> None:
     topology = topology_catalogue.load("three_nodes_three_zones")
     played = Scenario(
         title="To be read back",

@@ -52,7 +52,7 @@ def test_where_it_is_fixed_it_is_a_pass() -> None:
     assert not Repeats(sometimes(reference="somewhere#1"), results(VALID, VALID, version="4.3.6")).is_rate
 
 
-def test_a_broken_promise_is_told_before_what_could_not_tell() -> None:
+def test_a_broken_promise_is_reported_before_what_could_not_tell() -> None:
     repeats = Repeats(scenario(), [*results(VALID), *results(UNKNOWN, INVALID, expected=False)])
     assert [result.verdict for result in repeats.unexpected] == [INVALID, UNKNOWN]
 

@@ -66,7 +66,7 @@ def test_progress(message: Messages) -> None:
     assert pace.remembered()["a"]["took_s"] == 90
 
 
-def test_what_came_to_no_verdict_tells_nothing(message: Messages) -> None:
+def test_what_came_to_no_verdict_shows_nothing(message: Messages) -> None:
     pace = SessionPace(KNOWN)
     pace.begin(["a", "b"])
     pace.ended("a", 0.1)

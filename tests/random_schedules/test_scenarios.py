@@ -21,7 +21,7 @@ GROUNDS = [("3.10.8", "local"), ("4.0.5", "docker"), ("4.3.6", "local")]
 
 @pytest.mark.generated
 @pytest.mark.parametrize(("version", "driver"), GROUNDS)
-def test_each_is_accepted_as_it_is(version: str, driver: str) -> None:
+def test_each_is_accepted_unchanged(version: str, driver: str) -> None:
     strategy = scenarios(version=version, driver=driver, net_ticktime_s=5)
 
     @given(strategy)
@@ -65,7 +65,7 @@ def test_any_scenario_can_have_another_schedule(
 
 
 @pytest.mark.generated
-def test_faults_overlap_and_each_can_be_told() -> None:
+def test_faults_overlap_and_each_can_be_shown() -> None:
     drawn = draw_scenarios(scenarios(version="3.10.8", driver="local", net_ticktime_s=5), from_seed=3, count=50)
     assert all(surely_provable(scenario.schedule, scenario.topology) for scenario in drawn)
     assert sum(at_once(scenario) >= 3 for scenario in drawn) > 10

@@ -81,7 +81,7 @@ def test_the_first_is_played_however_short_the_budget(tmp_path: Path) -> None:
     assert len(world.played) == 1
 
 
-def test_a_session_without_a_verdict_tells_nothing(tmp_path: Path) -> None:
+def test_a_session_without_a_verdict_shows_nothing(tmp_path: Path) -> None:
     world = MadeUp(tmp_path, lambda _: False)
 
     def play(scenario: Scenario, proxied: frozenset[Link]) -> Result:

@@ -69,7 +69,7 @@ def test_one_fault_is_never_shrunk_to_none() -> None:
     assert [step.for_s for step in smallest.schedule] == [0.5]
 
 
-def test_what_cannot_be_told_is_not_taken() -> None:
+def test_what_cannot_be_decided_is_not_taken() -> None:
     found = kills(4, 4)
     shrinking = Shrinking(found, lambda tried: "fails" if tried == found else "unknown", in_time)
     assert shrinking.shrink() == found

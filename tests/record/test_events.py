@@ -128,7 +128,7 @@ def test_a_field_that_a_kind_has_not_is_not_written(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_an_event_lacks_is_told(told: dict[str, Any], lacks: tuple[str, ...], message: Messages) -> None:
+def test_what_an_event_lacks_is_reported(told: dict[str, Any], lacks: tuple[str, ...], message: Messages) -> None:
     with message.of(EventError) as caught:
         event_of(told)
     assert all(name in str(caught.value) for name in lacks)
@@ -172,7 +172,7 @@ def test_no_field_of_a_recorded_run_is_passed_over() -> None:
     assert passed_over == []
 
 
-def test_lines_are_numbered_by_whoever_writes_them(tmp_path: Path) -> None:
+def test_lines_are_numbered_by_their_writers(tmp_path: Path) -> None:
     """A worker writes to its file, and who killed it too."""
     path = tmp_path / "consumer-0.jsonl"
     for event in ("started", "killed", "started"):
@@ -212,7 +212,7 @@ def test_a_line_that_is_gone_from_the_middle_is_noticed(tmp_path: Path, gone: in
         ("\x00\x80\n", True),
     ],
 )
-def test_a_damaged_file_is_told_and_raises_no_other_error(
+def test_a_damaged_file_is_reported_and_raises_no_other_error(
     tmp_path: Path, text: str, troubled: bool, message: Messages
 ) -> None:
     path = tmp_path / "events.jsonl"

@@ -218,7 +218,7 @@ def test_rows_with_nulls_are_read_as_they_are(tmp_path: Path) -> None:
     assert [node for batch in together for node in batch.column("node").to_pylist()] == [None, 1] * 6
 
 
-def test_a_stream_that_is_damaged_in_its_middle_is_told_also_of_many(tmp_path: Path, message: Messages) -> None:
+def test_a_stream_that_is_damaged_in_its_middle_is_reported_also_of_many(tmp_path: Path, message: Messages) -> None:
     path = tmp_path / "p.arrows"
     write_batches(path, [4] * 20)
     data = bytearray(path.read_bytes())
@@ -273,7 +273,7 @@ def test_what_is_written_in_pieces_is_written_whole(tmp_path: Path) -> None:
 
 
 @given(place=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7), together=st.booleans())
-def test_a_flipped_bit_is_read_as_a_value_or_told_and_nothing_else(
+def test_a_flipped_bit_is_read_as_a_value_or_reported_and_nothing_else(
     tmp_path_factory: pytest.TempPathFactory, place: float, bit: int, together: bool
 ) -> None:
     path = tmp_path_factory.mktemp("history") / "p.arrows"

@@ -36,7 +36,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{}", '{"groups": [], "active": [{}]}', "[]"])
-def test_what_cannot_be_understood_is_told(tmp_path: Path, text: str, message: Messages) -> None:
+def test_what_cannot_be_understood_is_reported(tmp_path: Path, text: str, message: Messages) -> None:
     file = tmp_path / ALERTS_FILE
     file.write_text(text, encoding="utf-8")
     with message.of(HistoryError, hide={r"(?s)(cannot be read: ).*": r"\1WHY"}) as caught:

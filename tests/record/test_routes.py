@@ -119,14 +119,14 @@ def test_a_route_leads_to_queues_and_to_each_once(bad: list[int], message: Messa
 @pytest.mark.parametrize(
     "text", [None, "", "{", "[1]", '["a"]', "[[]]", "7", "[[99999999999]]", "null", '{"routes": [[0]]}']
 )
-def test_a_damaged_table_is_told(tmp_path: Path, text: str | None, message: Messages) -> None:
+def test_a_damaged_table_is_reported(tmp_path: Path, text: str | None, message: Messages) -> None:
     if text is not None:
         (tmp_path / ROUTES_FILE).write_text(text)
     with message.of(HistoryError, hide={r"(routes: ).*": r"\1WHY"}):
         Routes.read(tmp_path)
 
 
-def test_a_route_that_is_not_in_the_table_is_told(message: Messages) -> None:
+def test_a_route_that_is_not_in_the_table_is_reported(message: Messages) -> None:
     with message.of(HistoryError) as caught:
         Routes.plain(3).owed(publishes([0, 3]))
     assert "route 3" in str(caught.value)

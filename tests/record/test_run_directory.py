@@ -66,7 +66,7 @@ def test_events_of_workers_are_merged(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "{", "[1]"])
-def test_a_broken_verdict_is_told(tmp_path: Path, text: str, message: Messages) -> None:
+def test_a_broken_verdict_is_reported(tmp_path: Path, text: str, message: Messages) -> None:
     run = RunDirectory.create(tmp_path, "broken")
     with message.of(RunDirectoryError, hide=HIDE):
         run.read_verdict()

@@ -93,7 +93,7 @@ def test_order_may_be_demanded_of_shared_queues() -> None:
     assert fault_file.parse(yaml.safe_dump(plain)).generated.consumers == 5
 
 
-def test_it_is_told_how_to_demand_order_of_one_active_consumer_after_another(message: Messages) -> None:
+def test_it_says_how_to_demand_order_of_one_active_consumer_after_another(message: Messages) -> None:
     plain = changed(("workload", "consumers"), 8)
     plain["workload"]["single_active_consumer"] = True
     told = refused(plain)

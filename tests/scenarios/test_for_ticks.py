@@ -44,7 +44,7 @@ def test_on_another_cluster_it_lasts_for_as_many_of_that_one() -> None:
 
 
 @pytest.mark.parametrize("lasts", ["for_ticks: 4, for_s: 21", "for_ticks: 0", "for_ticks: often", "when: {}"])
-def test_what_is_wrong_is_told(lasts: str, message: Messages) -> None:
+def test_what_is_wrong_is_reported(lasts: str, message: Messages) -> None:
     with message.of(fault_file.FaultFileError):
         read(lasts)
 

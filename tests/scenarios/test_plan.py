@@ -102,7 +102,7 @@ def test_what_the_management_api_does_names_no_machine(cluster: Path, message: M
     assert any("management API" in line for line in lines)
 
 
-def test_every_step_that_may_be_played_there_is_told(cluster: Path) -> None:
+def test_every_step_that_may_be_played_there_is_reported(cluster: Path) -> None:
     """The examples of all faults that act on clusters that are there already, and are allowed here."""
     seen = set()
     for step in STEPS:
@@ -158,7 +158,7 @@ def test_steps_that_overlap_are_counted_together_before_anything_starts(
     assert all(fact in str(caught.value) for fact in refused)
 
 
-def test_how_many_nodes_all_acts_take_together_is_told(cluster: Path, message: Messages) -> None:
+def test_how_many_nodes_all_acts_take_together_is_reported(cluster: Path, message: Messages) -> None:
     """Each is allowed by itself."""
     cluster.write_text(CLUSTER.partition("allow:")[0] + "allow: {kill: 1, pause: 1, stop: 1}\n")
     steps = [f"{{at_s: {i}, for_s: 30, fault: {f}, node: {n}}}" for i, (f, n) in enumerate(ACTS_ON.items(), 1)]
@@ -201,7 +201,7 @@ allow: {kill: 1, cut: 1, delay: 2, lose_packets: 1, drain_node: 1, restart_all: 
         ),
     ],
 )
-def test_each_act_on_pods_tells_how_it_ends(
+def test_each_act_on_pods_shows_how_it_ends(
     cluster: Path, step: str, acts: list[str], pods: set[str], ends: str, *, message: Messages
 ) -> None:
     cluster.write_text(CLUSTER.partition("offers:")[0] + IN_PODS.lstrip())
@@ -237,7 +237,7 @@ def test_what_is_not_done_to_packets_there_is_refused(
     assert told(in_pods, step)
 
 
-def test_check_only_tells_it_and_plays_nothing(
+def test_check_only_shows_it_and_plays_nothing(
     cluster: Path, pytester: pytest.Pytester, monkeypatch: Any, message: Messages
 ) -> None:
     monkeypatch.chdir(pytester.path)

@@ -49,7 +49,7 @@ def problems(tmp_path: Path, *changes: tuple[str, str]) -> list[str]:
     return [str(problem).replace(str(tmp_path), "here") for problem in told.value.problems]
 
 
-def test_rules_are_found_beside_the_fault_file_and_copied_beside_the_record(tmp_path: Path, rules: Path) -> None:
+def test_rules_are_found_next_to_the_fault_file_and_copied_next_to_the_record(tmp_path: Path, rules: Path) -> None:
     for text in (SANE, SANE.replace("rules: alerts/mine.yml", "rules: [alerts/mine.yml, alerts/mine.yml]")):
         scenario = fault_file.parse(text, folder=tmp_path)
         assert set(scenario.rule_files) == {rules}
@@ -81,7 +81,7 @@ def test_what_could_never_show_it_is_refused(tmp_path: Path, old: str, new: str,
     message("\n".join(found))
 
 
-def test_a_damaged_rule_file_is_told_with_both_lines(tmp_path: Path, rules: Path) -> None:
+def test_a_damaged_rule_file_is_reported_with_both_lines(tmp_path: Path, rules: Path) -> None:
     rules.write_text(RULES.replace("for: 20s", "for: 20"), encoding="utf-8")
     (found,) = problems(tmp_path, ("title: A broker dies", "title: A broker dies, and damaged rules"))
     assert found.startswith("line 5, rules: here/alerts/mine.yml, line 5: groups.rules.for: ")

@@ -86,7 +86,7 @@ def test_brokers_renew_their_numbers_as_often_as_the_topology_says() -> None:
     assert "collect_statistics_interval = 30000\n" in rabbitmq_conf(slow)
 
 
-def test_brokers_are_told_the_memory_that_they_are_held_to() -> None:
+def test_brokers_are_given_the_memory_that_they_are_held_to() -> None:
     sized: dict[str, Any] = {"name": "s", "zones": {"a": 1}, "broker_size": {"cores": 0.5, "memory_mb": 512}}
     assert "total_memory_available_override_value = 536870912" in rabbitmq_conf(Topology.model_validate(sized))
     stated = {**sized, "settings": {"total_memory_available_override_value": "400MB"}}

@@ -139,7 +139,7 @@ APART = "Mnesia(c1@localhost): ** ERROR ** mnesia_event got {inconsistent_databa
 UNREACHABLE, REACHED = "node b1@localhost down: connection_closed", "node b1@localhost up"
 
 
-def test_a_node_that_saw_nobody_while_it_started_starts_apart() -> None:
+def test_a_node_that_saw_no_one_while_it_started_starts_apart() -> None:
     """4.0.5: cut off again two seconds after it had come back."""
     assert starts_apart(log(STARTS_ANEW, STARTED, REACHED, APART))
     assert starts_apart(log(STARTS_ANEW, B1_UP, STARTED, PAUSES, STARTS_ANEW, STARTED, REACHED, APART))

@@ -33,6 +33,6 @@ def test_each_says_what_and_why_and_what_must_be_noticed(file: Path) -> None:
     assert expected in scenario.expected("3.10.8")
 
 
-def test_the_page_tells_of_each() -> None:
+def test_the_page_has_each() -> None:
     page = (ROOT / "reports" / "would-notice.md").read_text(encoding="utf-8")
     assert [name for name in corpus().values() if f"| {name} |" not in page] == []

@@ -97,7 +97,7 @@ def test_nodes_are_those_by_hand() -> None:
         assert (needed.low, needed.middle, needed.high) == (nodes, nodes, nodes)
 
 
-def test_too_little_for_a_model_is_told(message: Messages) -> None:
+def test_too_little_for_a_model_is_reported(message: Messages) -> None:
     with message.of(TooFewCellsError) as refused:
         fit([(at, 1.0) for at in grid()[:5]])
     assert re.findall(r"\d+", str(refused.value)) == ["5", "3", "6"]
@@ -172,7 +172,7 @@ def test_cells_that_broke_a_promise_or_mostly_carried_nothing_are_no_part_of_a_m
     assert told(Results(tmp_path, OF, lucky), spec).queues == whole.queues, "one run of a cell was lucky"
 
 
-def test_more_nodes_than_anybody_has_are_told_from_nodes_that_bring_nothing(tmp_path: Path) -> None:
+def test_more_nodes_than_anybody_has_are_distinguished_from_nodes_that_bring_nothing(tmp_path: Path) -> None:
     spec = loaded(tmp_path).spec
     much = CapacityRequest(per_s=1e12, cores_a_node=8, at=dict(spec.capacity.wanted.at) if spec.capacity else {})
     found = capacity(played(tmp_path), spec, wanted=much)
@@ -231,7 +231,7 @@ def test_page_and_table_say_what_is_needed_and_that_it_lies_outside(tmp_path: Pa
         ),
     ],
 )
-def test_what_is_wrong_is_told(tmp_path: Path, changes: dict[str, Any], named: str, message: Messages) -> None:
+def test_what_is_wrong_is_reported(tmp_path: Path, changes: dict[str, Any], named: str, message: Messages) -> None:
     with message.of(SweepFileError) as refused:
         loaded(tmp_path, **changes)
     assert named in str(refused.value)
@@ -246,7 +246,7 @@ def test_labels_must_be_numbers(tmp_path: Path, message: Messages) -> None:
     assert "axis nodes: 'one'" in str(refused.value)
 
 
-def test_the_command_tells_it_for_other_numbers_too(
+def test_the_command_shows_it_for_other_numbers_too(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], message: Messages
 ) -> None:
     sweep, folder = loaded(tmp_path), tmp_path / "mine"

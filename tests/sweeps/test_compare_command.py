@@ -133,7 +133,7 @@ def test_two_results_of_which_each_measured_something_else(
     message(capsys.readouterr().err)
 
 
-def test_what_never_came_and_comes_now_is_told_by_its_direction(tmp_path: Path, message: Messages) -> None:
+def test_what_never_came_and_comes_now_is_known_by_its_direction(tmp_path: Path, message: Messages) -> None:
     first = night(tmp_path / "nights", "one", recovered_s=None, verdict="INVALID", invariants={"recovery": "INVALID"})
     assert main([str(first), str(night(tmp_path / "nights", "two")), "--to", str(tmp_path / "out")], program="x") == 0
     rows = [line for line in told(tmp_path / "out").splitlines() if "| never | 2 | " in line]
@@ -155,7 +155,7 @@ def test_what_never_came_and_comes_now_is_told_by_its_direction(tmp_path: Path, 
         pytest.param([".", ".", "-x"], id="for_pytest"),
     ],
 )
-def test_what_cannot_be_compared_is_told(
+def test_what_cannot_be_compared_is_reported(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -177,7 +177,7 @@ def checked(folder: Path, *arguments: str) -> tuple[int, str]:
 
 
 @pytest.mark.core
-def test_two_fault_files_are_played_in_turn_as_often_as_tells_something(tmp_path: Path) -> None:
+def test_two_fault_files_are_played_in_turn_as_often_as_shows_something(tmp_path: Path) -> None:
     (tmp_path / "before.fault.yaml").write_text(yaml.safe_dump(BASE))
     other = {**BASE, "workload": {**BASE["workload"], "in_flight": 7}}
     (tmp_path / "after.fault.yaml").write_text(yaml.safe_dump(other))
@@ -230,7 +230,7 @@ def test_what_is_wrong_is_named_as_it_was_written(
     message(said)
 
 
-def test_sides_that_mix_versions_in_other_parts_are_told_apart(tmp_path: Path, message: Messages) -> None:
+def test_sides_that_mix_versions_in_other_parts_are_distinguished(tmp_path: Path, message: Messages) -> None:
     def mixed(name: str, new: int) -> Path:
         folder = tmp_path / name
         for number in range(10):

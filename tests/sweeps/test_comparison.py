@@ -120,7 +120,7 @@ def test_where_nothing_differs_at_most_one_table_of_twenty_says_a_word(cells: in
     assert false <= 0.05 * tables
 
 
-def test_a_difference_in_every_cell_is_told_though_each_was_played_once() -> None:
+def test_a_difference_in_every_cell_is_reported_though_each_was_played_once() -> None:
     rng = np.random.default_rng(18)
     found = compare(noisy(rng, 12, 1), noisy(rng, 12, 1, factor=0.7))
     (one,) = (one for one in found.together if one.measure == "confirmed_per_s")
@@ -142,7 +142,7 @@ def test_what_never_came_is_no_reason_to_be_better() -> None:
     assert " never " in comparison_markdown(compare(one, other), title="t")
 
 
-def test_promises_that_are_broken_more_often_are_told_together() -> None:
+def test_promises_that_are_broken_more_often_are_reported_together() -> None:
     names = [f"cell {number}" for number in range(12)]
     kept, broken = ({name: Runs({}, Rate(hits, 1)) for name in names} for hits in (0, 1))
     found = compare(ComparedSide("A", kept), ComparedSide("B", broken))
@@ -158,7 +158,7 @@ def test_a_side_that_played_the_bad_cell_more_often_is_not_worse() -> None:
     }
 
 
-def test_runs_without_numbers_and_what_only_one_side_has_are_told(message: Messages) -> None:
+def test_runs_without_numbers_and_what_only_one_side_has_are_reported(message: Messages) -> None:
     runs = Runs({"outage_s": [1.0]}, Rate(0, 1), left_out=3)
     found = compare(
         ComparedSide("A", {"x": runs, "old": runs}),

@@ -63,7 +63,7 @@ def test_tables_and_pages_are_kept_and_findings_stay(tmp_path: Path, played: Pat
     ) in text
 
 
-def test_what_is_kept_already_gets_its_pages_anew(tmp_path: Path, played: Path) -> None:
+def test_what_is_kept_already_gets_its_pages_again(tmp_path: Path, played: Path) -> None:
     kept = keep(played, sweeps=tmp_path / "sweeps")
     runs, page_then = (kept / "runs.jsonl").read_bytes(), (kept / "index.html").read_text()
     (kept / "index.html").write_text("of another time")

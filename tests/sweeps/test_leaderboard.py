@@ -122,7 +122,7 @@ def test_conditions_stand_as_in_the_file_whichever_was_played_first(tmp_path: Pa
     assert found.conditions == [f"conditions {GOOD}", f"conditions {KILLED}"]
 
 
-def test_a_difference_beyond_doubt_is_told_apart(tmp_path: Path) -> None:
+def test_a_difference_beyond_doubt_is_distinguished(tmp_path: Path) -> None:
     rates = {"3 small": 300.0, "5 small": 300.0}
     found = ranked(tmp_path, *(run(name, GOOD, n, rate + n) for name, rate in rates.items() for n in range(8)))
     assert [(one.name, one.places[0].word) for one in found.candidates] == [("3 small", None), ("5 small", "worse")]

@@ -99,7 +99,7 @@ def test_an_outage_that_never_ended_is_longer_than_any_that_did() -> None:
 @pytest.mark.parametrize(
     "name", ["confirmed_per_s", "confirm_p99_ms", "outage_s", "outage_total_s", "stall_s", "kept_ratio"]
 )
-def test_where_nobody_awaits_confirms_nothing_is_said_of_them(name: str) -> None:
+def test_where_no_one_awaits_confirms_nothing_is_said_of_them(name: str) -> None:
     assert measured(name, seen(EVERY)) is not None
     assert measured(name, seen(EVERY, awaited=False)) is None
 
@@ -113,7 +113,7 @@ def beside_others(*moments_s: int) -> JudgedRun:
 DURING, AFTERWARDS = beside_others(*range(1, 11)), beside_others(*range(12, 40))
 
 
-def test_other_programs_count_where_they_ran_beside_what_is_measured(message: Messages) -> None:
+def test_other_programs_count_where_they_ran_next_to_what_is_measured(message: Messages) -> None:
     assert disturbed_by(DURING) != ""
     message(disturbed_by(DURING))
     assert disturbed_by(AFTERWARDS) == ""

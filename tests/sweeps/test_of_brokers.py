@@ -48,7 +48,7 @@ def memory(at_s: float, **mb: float) -> SampleEvent:
     return replace(sample(at_s), memory_bytes={node: round(value * 2**20) for node, value in mb.items()})
 
 
-def test_brokers_are_told_by_their_own_account_of_the_span_alone() -> None:
+def test_brokers_are_known_by_their_own_account_of_the_span_alone() -> None:
     cores = [told("cores", node, lambda at: 0.5 if 0 <= at <= 10 else 9.0) for node in THREE]
     assert measured("brokers_cores", metrics=cores) == pytest.approx(1.5)
     assert measured("brokers_cores") is None
@@ -93,7 +93,7 @@ def test_a_connection_takes_what_memory_grew_by_for_each() -> None:
     assert measured("connection_kb", began, before, *after) is None
 
 
-def test_what_was_declared_before_the_load_is_told_a_second() -> None:
+def test_what_was_declared_before_the_load_is_counted_a_second() -> None:
     took = [
         event(-9, "set_up", what="queues", count=50, took_s=2.0),
         event(-8, "set_up", what="bindings", count=900, took_s=3.0),
@@ -102,7 +102,7 @@ def test_what_was_declared_before_the_load_is_told_a_second() -> None:
     assert measured("bindings_per_s", took[0]) is None
 
 
-def test_nodes_took_it_for_a_partition_that_paused_or_told_of_one() -> None:
+def test_nodes_took_it_for_a_partition_that_paused_or_reported_one() -> None:
     assert measured("parted_nodes") == 0
     paused = node_states(unlike={"c1": [(20, 30, "paused")]})
     assert measured("parted_nodes", states=paused) == 1
@@ -123,7 +123,7 @@ def ill(*at_s: float) -> list[SampleEvent]:
     return [told_by("a1", at, {"q1": "b1", "q2": "a1"}) for at in at_s]
 
 
-def test_others_have_cleaned_up_when_none_tells_of_a_queue_that_is_led_by_who_went() -> None:
+def test_others_have_cleaned_up_when_none_reports_a_queue_that_is_led_by_who_went() -> None:
     gone = node_states(unlike={"b1": [(12.2, 20, "down")]})
     before, late = ill(11), ill(13)
     clean = told_by("a1", 15.5, {"q1": None, "q2": "a1"})
@@ -139,7 +139,7 @@ def test_others_have_cleaned_up_when_none_tells_of_a_queue_that_is_led_by_who_we
     assert measured("cleaned_up_s", *before, *empty, states=gone) == pytest.approx(4.2), "it was told of once more"
 
 
-def test_when_nobody_looked_it_is_not_told_when_they_cleaned_up() -> None:
+def test_when_no_one_looked_it_is_not_known_when_they_cleaned_up() -> None:
     gone = node_states(unlike={"b1": [(12.2, 30, "down")]})
     before, clean = ill(11), told_by("a1", 21, {"q1": None})
     assert measured("cleaned_up_s", *before, *ill(13), clean, states=gone) is None
@@ -171,7 +171,7 @@ def test_a_node_that_paused_is_away_until_its_links_heal() -> None:
     assert measured("cleaned_up_s", before, *ill(14, 17, 19), states=for_good) == math.inf, "it never came back"
 
 
-def test_what_queues_held_at_the_most_is_not_told_where_nobody_looked_for_long() -> None:
+def test_what_queues_held_at_the_most_is_not_reported_where_no_one_looked_for_long() -> None:
     def held(at_s: float, ready: int | None) -> SampleEvent:
         return replace(sample(at_s), queues={"q1": {"ready": ready, "unacked": 0}})
 

@@ -127,7 +127,7 @@ def test_a_line_that_was_cut_within_a_letter_is_passed_over(tmp_path: Path) -> N
     assert [one.round for one in Results.read(tmp_path).lines] == [1]
 
 
-def test_damaged_results_are_told(tmp_path: Path, message: Messages) -> None:
+def test_damaged_results_are_reported(tmp_path: Path, message: Messages) -> None:
     (tmp_path / "runs.jsonl").write_text("{}\n")
     with message.of(ResultsError):
         Results.read(tmp_path)
@@ -177,7 +177,7 @@ def test_a_session_whose_runs_were_all_disturbed_says_so(message: Messages) -> N
 @pytest.mark.parametrize(
     ("value", "told"), [(999.6, "1,000"), (999.4, "999"), (0.01234, "0.0123"), (-1234.5, "-1,234")]
 )
-def test_numbers_are_told_without_exponents(value: float, told: str) -> None:
+def test_numbers_are_reported_without_exponents(value: float, told: str) -> None:
     assert sweep_summary.number(value) == told
 
 

@@ -100,7 +100,7 @@ def test_the_other_way_round_is_the_other_word(first: list[float], second: list[
 
 @pytest.mark.parametrize("runs", [4, 6])
 @pytest.mark.parametrize("noise", ["normal", "lognormal", "heavy", "rounded"])
-def test_where_there_is_no_difference_one_is_told_in_one_of_twenty_at_most(noise: str, runs: int) -> None:
+def test_where_there_is_no_difference_one_is_found_in_one_of_twenty_at_most(noise: str, runs: int) -> None:
     rng = np.random.default_rng(18)
     draws: dict[str, Callable[[], np.ndarray]] = {
         "normal": lambda: rng.normal(1000, 50, runs),
@@ -115,7 +115,7 @@ def test_where_there_is_no_difference_one_is_told_in_one_of_twenty_at_most(noise
     assert words.count("better") <= 0.05 * 2000
 
 
-def test_a_difference_far_above_the_noise_is_told() -> None:
+def test_a_difference_far_above_the_noise_is_reported() -> None:
     rng = np.random.default_rng(18)
     pairs = [(rng.normal(1000, 50, 4).tolist(), rng.normal(1500, 50, 4).tolist()) for _ in range(200)]
     assert all(compared(a, b, scale="ratio", better="higher")[0] == "better" for a, b in pairs)

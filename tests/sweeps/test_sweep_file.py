@@ -93,7 +93,7 @@ def test_cells_may_be_kept_for_larger_machines_one_by_one(tmp_path: Path, messag
     assert "leave_out_here: " in str(refused.value)
 
 
-def test_where_every_cell_is_wrong_that_is_what_is_told(tmp_path: Path) -> None:
+def test_where_every_cell_is_wrong_that_is_what_is_reported(tmp_path: Path) -> None:
     """And not that there is nothing to compare."""
     wrong = with_changes((("base", "workload", "rate_per_s"), "many"), (("compared",), "queues"), (("repeats",), 6))
     with pytest.raises(SweepFileError, match="rate_per_s"):
@@ -209,7 +209,7 @@ def test_a_cluster_that_is_there_has_one_topology(tmp_path: Path, message: Messa
         pytest.param([(("repeat",), 3)], ("repeat", "repeats?"), id="no_such_field"),
     ],
 )
-def test_what_is_wrong_is_told_where_it_stands(
+def test_what_is_wrong_is_reported_where_it_stands(
     tmp_path: Path, changes: list[tuple[tuple[str | int, ...], Any]], named: tuple[str, ...], message: Messages
 ) -> None:
     with message.of(SweepFileError, hide={r"confirmed_per_s, received_per_s, .*": "ALL MEASURES"}) as refused:

@@ -141,7 +141,7 @@ def test_no_two_cells_are_called_alike() -> None:
     assert where({"a": "1", "b": "2"}) == "a 1, b 2"
 
 
-def test_what_perf_test_measured_is_drawn_beside_ours_on_the_same_axes(tmp_path: Path) -> None:
+def test_what_perf_test_measured_is_drawn_next_to_ours_on_the_same_axes(tmp_path: Path) -> None:
     names = ["confirmed_per_s", "end_to_end_p99_ms", "perf_test_confirmed_per_s"]
     sweep = loaded(tmp_path, with_changes((("measures",), names), (("base", "schedule"), [])))
     results = Results.read(tmp_path / "sweeps" / "mine")

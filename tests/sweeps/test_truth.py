@@ -167,7 +167,7 @@ def test_of_clusters_that_cost_the_same_none_is_dearer_in_nineteen_of_twenty_boa
     assert said <= most(boards)
 
 
-def test_a_difference_is_told_also_where_the_machine_drifts(tmp_path: Path) -> None:
+def test_a_difference_is_reported_also_where_the_machine_drifts(tmp_path: Path) -> None:
     rng = np.random.default_rng(18)
     axes = [{"field": "workload.in_flight", "values": [1, 10]}]
     sweep = loaded(tmp_path, with_changes((("axes",), axes), (("measures",), ["confirmed_per_s"])))

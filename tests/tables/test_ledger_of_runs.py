@@ -41,7 +41,7 @@ def test_a_ledger_that_is_not_there_yet_is_empty(tmp_path: Path) -> None:
     assert read_ledger(tmp_path / "ledger.jsonl") == []
 
 
-def test_it_counts_by_purpose_commit_and_platform_and_tells_what_was_odd(tmp_path: Path, message: Messages) -> None:
+def test_it_counts_by_purpose_commit_and_platform_and_shows_what_was_odd(tmp_path: Path, message: Messages) -> None:
     recorded(tmp_path, "20260101T000001Z-a", "VALID")
     recorded(tmp_path, "20260101T000002Z-b", "INVALID")
     recorded(tmp_path, "20260101T000003Z-c", "VALID", driver="docker")

@@ -31,12 +31,12 @@ def test_what_a_run_reached_is_read_from_its_verdict() -> None:
     assert reached({}) == {"confirmed_per_s": None, "kept": None, "latency_ms": None, "outage_s": 0.0}
 
 
-def test_a_flow_tells_the_rate_where_no_throughput_is_demanded() -> None:
+def test_a_flow_shows_the_rate_where_no_throughput_is_demanded() -> None:
     flow = {"invariants": {"flow": {"numbers": {"taken_per_s": 7.0}}}}
     assert reached(flow)["confirmed_per_s"] == 7.0
 
 
-def test_of_several_runs_the_lowest_and_the_highest_are_told() -> None:
+def test_of_several_runs_the_lowest_and_the_highest_are_reported() -> None:
     lines = [
         line("durable, x", "VALID", confirmed_per_s=600.2, latency_ms=4.0, outage_s=0.0),
         line("durable, x", "UNKNOWN", confirmed_per_s=1580.4, latency_ms=None, outage_s=0.0),

@@ -23,7 +23,7 @@ def test_what_a_macro_makes_stays_in_its_cell(tmp_path: Path) -> None:
     assert made(tmp_path, macro + "| {{ cell(said) }} |", said="a|b") == "| a/b, more |"
 
 
-def test_prose_stays_as_it_is(tmp_path: Path) -> None:
+def test_prose_stays_unchanged(tmp_path: Path) -> None:
     assert made(tmp_path, "{{ said | prose }}", said="a | b\n\n<c>") == "a | b\n\n<c>"
 
 

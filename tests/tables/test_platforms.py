@@ -22,7 +22,7 @@ def verdict(word: str = "VALID", **fields: Any) -> dict[str, Any]:
     return {"verdict": word, "invariants": numbers, **shared, **fields}
 
 
-def test_platforms_are_columns_and_the_last_run_tells_its_numbers(message: Messages) -> None:
+def test_platforms_are_columns_and_the_last_run_shows_its_numbers(message: Messages) -> None:
     text = side_by_side(
         [
             verdict("UNKNOWN", formed_in_s=99.0),

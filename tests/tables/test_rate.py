@@ -20,7 +20,7 @@ def test_interval(hits: int, runs: int, low: float, high: float) -> None:
     assert list(Rate(hits, runs).interval) == pytest.approx([low, high], abs=1e-4)
 
 
-def test_told() -> None:
+def test_reported() -> None:
     assert str(Rate(3, 10)) == "3 of 10 (11 to 60 %)"
 
 

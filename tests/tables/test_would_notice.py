@@ -23,7 +23,7 @@ def out_for(longest_s: float) -> dict[str, Any]:
     return {"consequences": {"queues": {"q1": {"longest_s": longest_s}}}}
 
 
-def test_it_counts_what_was_noticed_by_the_right_invariant_and_tells_the_last(message: Messages) -> None:
+def test_it_counts_what_was_noticed_by_the_right_invariant_and_shows_the_last(message: Messages) -> None:
     runs = [
         verdict("Unsafe: no confirms", "VALID", as_expected=False),
         verdict("Unsafe: no confirms", "INVALID", no_loss="3 never arrived"),

@@ -121,7 +121,7 @@ def test_a_named_folder_without_broker_is_an_error(tools: Path, tmp_path: Path, 
         find_broker(tmp_path, environ={"PATH": ""}, tools=tools / "none")
 
 
-def test_no_broker_tells_what_to_do(tmp_path: Path, message: Messages) -> None:
+def test_no_broker_says_what_to_do(tmp_path: Path, message: Messages) -> None:
     with message.of(ToolMissingError) as missing:
         find_broker(environ={"PATH": ""}, tools=tmp_path)
     for hint in ("make setup", "--rabbitmq-home"):
@@ -137,7 +137,7 @@ def test_toxiproxy_in_its_order(tools: Path, tmp_path: Path) -> None:
     assert find_toxiproxy(environ={"PATH": "", "TOXIPROXY_SERVER": str(named)}, tools=tools) == named
 
 
-def test_no_toxiproxy_tells_what_to_do(tmp_path: Path, message: Messages) -> None:
+def test_no_toxiproxy_says_what_to_do(tmp_path: Path, message: Messages) -> None:
     with message.of(ToolMissingError):
         find_toxiproxy(environ={"PATH": ""}, tools=tmp_path)
     with message.of(ToolMissingError):
@@ -163,11 +163,11 @@ def test_haproxy_in_its_order(tmp_path: Path) -> None:
     assert find_haproxy(environ={"PATH": "", "HAPROXY": str(named)}, tools=tmp_path) == named
 
 
-def test_no_haproxy_tells_what_to_do(tmp_path: Path, message: Messages) -> None:
+def test_no_haproxy_says_what_to_do(tmp_path: Path, message: Messages) -> None:
     with message.of(ToolMissingError):
         find_haproxy(environ={"PATH": ""}, tools=tmp_path)
 
 
-def test_no_prometheus_tells_what_to_do(tmp_path: Path, message: Messages) -> None:
+def test_no_prometheus_says_what_to_do(tmp_path: Path, message: Messages) -> None:
     with message.of(ToolMissingError):
         find_prometheus(environ={"PATH": ""}, tools=tmp_path)

@@ -87,7 +87,7 @@ def silence(address: str | None = None) -> str:
     return reason(error.value)
 
 
-def test_where_nobody_listens_no_engine_answers(path: Path) -> None:
+def test_where_no_one_listens_no_engine_answers(path: Path) -> None:
     assert silence(f"unix://{path}") == "[Errno 2] No such file or directory"
 
 
@@ -97,7 +97,7 @@ def test_what_was_left_of_an_engine_is_none(path: Path) -> None:
     assert silence(f"unix://{path}") == "[Errno 111] Connection refused"
 
 
-def test_a_port_where_nobody_listens_is_none() -> None:
+def test_a_port_where_no_one_listens_is_none() -> None:
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
         assert "Connection refused" in silence(f"tcp://127.0.0.1:{nobody.getsockname()[1]}")
@@ -129,7 +129,7 @@ def test_an_engine_is_spoken_to_in_its_own_version(path: Path, monkeypatch: pyte
         assert fake.calls == ["GET /version"]
 
 
-def test_what_the_engine_refuses_is_told_with_its_words(path: Path, message: Messages) -> None:
+def test_what_the_engine_refuses_is_reported_with_its_words(path: Path, message: Messages) -> None:
     with FakeEngine(path), closing(connect(f"unix://{path}")) as client:
         with pytest.raises(APIError) as error:
             client.containers.get("c1")

@@ -89,7 +89,7 @@ def test_an_engine_that_keeps_silent_is_not_waited_for(
 @pytest.mark.core
 @pytest.mark.core
 @pytest.mark.usefixtures("fake")
-def test_what_the_engine_refuses_is_told_with_its_address(socket_file: Path, message: Messages) -> None:
+def test_what_the_engine_refuses_is_reported_with_its_address(socket_file: Path, message: Messages) -> None:
     with provided.answering(within_s=900) as client:
         assert client.api.timeout == 900
     with message.of(Failed, hide={str(socket_file): "SOCKET"}) as refused, provided.answering() as client:
@@ -160,7 +160,7 @@ def test_an_engine_that_is_installed_is_started_said_aloud_and_ended(
 @pytest.mark.core
 @needs_proc
 @pytest.mark.usefixtures("tools", "socket_file")
-def test_an_engine_that_does_not_come_up_is_told_with_its_log(
+def test_an_engine_that_does_not_come_up_is_reported_with_its_log(
     path: Path, monkeypatch: pytest.MonkeyPatch, message: Messages
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)

@@ -39,7 +39,7 @@ def given(monkeypatch: pytest.MonkeyPatch, **points: str) -> None:
     monkeypatch.setattr(entry_points, "entry_points", lambda *, group: found if group.endswith("things") else [])
 
 
-def test_what_others_add_stands_beside_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_others_add_stands_next_to_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     given(monkeypatch, theirs=f"{__name__}:Whole")
     assert merged({"ours": Whole}, "things", base=Base) == {"ours": Whole, "theirs": Whole}
     assert merged({"ours": Whole}, "others", base=Base) == {"ours": Whole}
@@ -54,7 +54,9 @@ def test_what_others_add_stands_beside_ours(monkeypatch: pytest.MonkeyPatch) -> 
         (f"{__name__}:Lacking", "Lacking has no act"),
     ],
 )
-def test_what_cannot_be_used_is_told(monkeypatch: pytest.MonkeyPatch, value: str, told: str, message: Messages) -> None:
+def test_what_cannot_be_used_is_reported(
+    monkeypatch: pytest.MonkeyPatch, value: str, told: str, message: Messages
+) -> None:
     given(monkeypatch, theirs=value)
     with message.of(ExtensionError) as refused:
         merged({}, "things", base=Base)
@@ -62,7 +64,7 @@ def test_what_cannot_be_used_is_told(monkeypatch: pytest.MonkeyPatch, value: str
     assert told in str(refused.value)
 
 
-def test_a_name_that_is_taken_is_told(monkeypatch: pytest.MonkeyPatch, message: Messages) -> None:
+def test_a_name_that_is_taken_is_reported(monkeypatch: pytest.MonkeyPatch, message: Messages) -> None:
     given(monkeypatch, ours=f"{__name__}:Whole")
     with message.of(ExtensionError):
         merged({"ours": Whole}, "things", base=Base)

@@ -93,7 +93,7 @@ def test_an_image_whose_proof_is_interrupted_is_removed(
 
 
 @pytest.mark.engine
-def test_an_import_that_breaks_off_is_told(
+def test_an_import_that_breaks_off_is_reported(
     recipe: Recipes, engine: docker.DockerClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     mine = recipe()

@@ -24,7 +24,7 @@ rabbitmqctl --quiet eval 'io:format("runs ~s~n", [rabbit_misc:version()]).'
 
 
 @pytest.mark.engine
-def test_a_proof_is_run_by_nobody_without_network(engine: docker.DockerClient, engine_image: BrokerImage) -> None:
+def test_a_proof_is_run_by_no_one_without_network(engine: docker.DockerClient, engine_image: BrokerImage) -> None:
     start_s = int(time.time())
     told = images.run(engine, engine_image.name, ["sh", "-c", "id -u; ls /sys/class/net; tty >&2"])
     assert told.splitlines()[:2] == [images.ANYBODY.partition(":")[0], "lo"]

@@ -93,7 +93,7 @@ def test_a_program_that_does_not_start_is_not_kept(
 
 @each
 @pytest.mark.usefixtures("path", "tools")
-def test_a_package_that_cannot_be_had_is_told_with_its_reason(
+def test_a_package_that_cannot_be_had_is_reported_with_its_reason(
     packaged: Packaged, monkeypatch: pytest.MonkeyPatch, message: Messages
 ) -> None:
     def unpack(package: str, **_: object) -> None:

@@ -46,7 +46,7 @@ def test_what_is_missing_ends_set_up_with_its_text(
 
 
 @pytest.mark.usefixtures("tools")
-def test_what_is_optional_and_missing_is_told_and_left_out(
+def test_what_is_optional_and_missing_is_reported_and_left_out(
     capsys: pytest.CaptureFixture[str], message: Messages
 ) -> None:
     def make() -> str:

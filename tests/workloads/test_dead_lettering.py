@@ -184,7 +184,7 @@ def test_what_is_demanded_must_be_there(message: Messages) -> None:
         parse(FILE % "")
 
 
-def test_dead_letters_may_have_several_consumers_beside_order() -> None:
+def test_dead_letters_may_have_several_consumers_next_to_order() -> None:
     assert parse(FILE % ", dead_letters: {to: failed, reject_one_in: 2}").generated.consumers == 3
 
 
@@ -195,7 +195,7 @@ def test_dead_letters_may_have_several_consumers_beside_order() -> None:
         ("{to: failed}, limits: {message_ttl_ms: 5}", "latency"),
     ],
 )
-def test_what_cannot_be_judged_beside_dead_letters_is_refused(load: str, demanded: str, message: Messages) -> None:
+def test_what_cannot_be_judged_next_to_dead_letters_is_refused(load: str, demanded: str, message: Messages) -> None:
     text = FILE.replace("order: {}", f"{demanded}: {{}}")
     with message.of(FaultFileError):
         parse(text % f", dead_letters: {load}")

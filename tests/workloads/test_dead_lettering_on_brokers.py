@@ -133,7 +133,7 @@ def test_what_expires_arrives_as_a_dead_letter(cluster: LocalCluster, tmp_path: 
     assert not accepted & expired
 
 
-def test_what_a_queue_keeps_of_dead_letters_is_told(cluster: LocalCluster) -> None:
+def test_what_a_queue_keeps_of_dead_letters_is_reported(cluster: LocalCluster) -> None:
     """As long as no queue takes them, none is lost: who waits for them must not take that for an empty queue."""
     vhost, api = "kept", cluster.api("a1")
     arguments = own_arguments(Workload.model_validate({"services": SERVICES, "dead_letters": SURE}), "orders-1")

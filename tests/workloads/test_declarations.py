@@ -68,5 +68,5 @@ def test_nothing_is_declared_unless_it_is_asked_for(cluster: LocalCluster) -> No
 
 
 @pytest.mark.brokers
-def test_a_node_that_does_not_know_the_virtual_host_tells_nothing(cluster: LocalCluster) -> None:
+def test_a_node_that_does_not_know_the_virtual_host_shows_nothing(cluster: LocalCluster) -> None:
     assert read_metadata(cluster, "nowhere", timeout_s=0) == dict.fromkeys(("a1", "b1", "c1"))

@@ -99,7 +99,7 @@ def test_what_is_on_its_way_between_queues_is_not_taken_for_lost(folder: Folder,
     message(result.detail)
 
 
-def test_incomplete_if_no_broker_tells(folder: Folder, message: Messages) -> None:
+def test_incomplete_if_no_broker_answers(folder: Folder, message: Messages) -> None:
     folder.published([0], Outcome.CONFIRMED)
 
     def asked() -> dict[str, Depth]:

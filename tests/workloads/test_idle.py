@@ -126,7 +126,7 @@ def test_they_are_spread_over_all_addresses_a_few_at_a_time(rig: Rig, tmp_path: 
     assert connected_now(tmp_path, WorkerClients("idle", (0,))) == 60
 
 
-def test_their_loss_and_their_return_are_told_in_few_words(rig: Rig) -> None:
+def test_their_loss_and_their_return_are_reported_in_few_words(rig: Rig) -> None:
     rig.brokers.answer()
     rig.told()
     rig.brokers.answering = {2, 3}
@@ -139,7 +139,7 @@ def test_their_loss_and_their_return_are_told_in_few_words(rig: Rig) -> None:
     assert len(rig.told()) == 3, "nothing is told while nothing changes"
 
 
-def test_a_node_that_keeps_them_waiting_keeps_nobody_else(rig: Rig) -> None:
+def test_a_node_that_keeps_them_waiting_keeps_no_one_else(rig: Rig) -> None:
     rig.brokers.answering = {1, 3}
     rig.brokers.answer()
     assert ports(rig) == [20, 0, 20]
@@ -160,7 +160,7 @@ def test_at_the_end_they_go_with_the_process_at_once_and_none_is_lost(rig: Rig) 
     assert not rig.brokers.waiting
 
 
-def test_nothing_is_known_of_a_process_that_has_told_nothing(tmp_path: Path) -> None:
+def test_nothing_is_known_of_a_process_that_has_reported_nothing(tmp_path: Path) -> None:
     assert connected_now(tmp_path, WorkerClients("idle", (0,))) == 0
     (tmp_path / "idle-0.jsonl").write_bytes(b'{"half')
     assert connected_now(tmp_path, WorkerClients("idle", (0,))) == 0

@@ -151,7 +151,7 @@ def test_a_scenario_is_refused_with_the_limit(monkeypatch: pytest.MonkeyPatch, m
     assert "idle_connections" in str(refused.value)
 
 
-def test_the_processes_beside_those_of_clients() -> None:
+def test_the_processes_next_to_those_of_clients() -> None:
     assert load().background() == []
     many = load(idle_connections=2 * IDLE_TOGETHER + 1, churn={"connections_per_s": 1.0})
     assert [process.name for process in many.background()] == ["idle-0", "idle-1", "idle-2", "churn-0"]

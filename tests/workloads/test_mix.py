@@ -49,14 +49,14 @@ def drawn_slowly(publisher: int, sequence: int, seed: int) -> int:
 
 
 @given(st.integers(0, 2**32), st.integers(0, 2**32), st.integers(0, 2**63 - 1))
-def test_a_draw_is_the_same_whoever_computes_it(publisher: int, sequence: int, seed: int) -> None:
+def test_a_draw_is_the_same_for_all_who_compute_it(publisher: int, sequence: int, seed: int) -> None:
     expected = [drawn_slowly(publisher, sequence + place, seed) for place in range(3)]
     assert draws(publisher, np.arange(sequence, sequence + 3), seed=seed).tolist() == expected
 
 
 @pytest.mark.parametrize("publisher", [0, 1, 7])
 @pytest.mark.parametrize("seed", [0, 1, 4711])
-def test_each_choice_is_drawn_as_often_as_its_weight_tells(publisher: int, seed: int) -> None:
+def test_each_choice_is_drawn_as_often_as_its_weight_shows(publisher: int, seed: int) -> None:
     drawn = Counter(Weighted((7, 2, 1), seed).of(publisher, np.arange(20_000)).tolist())
     assert {choice: round(count / 2000) for choice, count in drawn.items()} == {0: 7, 1: 2, 2: 1}
 

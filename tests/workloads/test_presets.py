@@ -111,7 +111,7 @@ def test_what_is_kept_states_the_whole_load(tmp_path: Path) -> None:
         ({"preset": "not_durable", "queue_type": "quorum"}, "workload"),
     ],
 )
-def test_wrong_is_told(workload: dict[str, Any], names: str, message: Messages) -> None:
+def test_wrong_is_reported(workload: dict[str, Any], names: str, message: Messages) -> None:
     told = refused(workload)
     assert names in told
     message(told, hide=LINKS)
@@ -127,7 +127,7 @@ def test_wrong_is_told(workload: dict[str, Any], names: str, message: Messages) 
         "",
     ],
 )
-def test_bad_file_is_told(tmp_path: Path, text: str, message: Messages) -> None:
+def test_bad_file_is_reported(tmp_path: Path, text: str, message: Messages) -> None:
     (tmp_path / "odd.yaml").write_text(text)
     with message.of(BadPresetError, hide=LINKS) as refused:
         presets.load("odd", tmp_path)

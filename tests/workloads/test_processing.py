@@ -46,7 +46,7 @@ def test_slow_for_some_time() -> None:
     assert looks(processing, (1000, 50), (1500, 50), (1990, 50), (2000, 50)) == [5, 10, 14, 50]
 
 
-def test_a_new_channel_begins_anew() -> None:
+def test_a_new_channel_begins_again() -> None:
     processing = Processing(Variation(10), now_us=0)
     looks(processing, (0, 50), (100, 50))
     processing.restart()

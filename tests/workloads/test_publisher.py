@@ -153,7 +153,7 @@ def test_a_returned_message_is_not_confirmed(rig: Rig) -> None:
     assert [rows[sequence] for sequence in range(3)] == [Outcome.CONFIRMED, Outcome.RETURNED, Outcome.CONFIRMED]
 
 
-def test_tags_begin_anew_on_the_next_connection(rig: Rig) -> None:
+def test_tags_begin_again_on_the_next_connection(rig: Rig) -> None:
     rig.confirm(1, False)
     rig.publisher.lost()
     rig.connect()
@@ -183,7 +183,7 @@ def test_nothing_is_sent_while_blocked(rig: Rig) -> None:
 @pytest.mark.parametrize(
     ("fields", "tick_s"), [({}, RARE_TICK_S), ({"confirms": "ignored"}, TICK_S), (VARYING, TICK_S)]
 )
-def test_it_looks_often_only_where_nothing_tells_it_when(
+def test_it_looks_often_only_where_nothing_says_when(
     make: Callable[..., Rig], fields: dict[str, Any], tick_s: float
 ) -> None:
     assert make(**fields).publisher.tick_s == tick_s
@@ -201,7 +201,7 @@ def test_patience_with_confirms_ends(rig: Rig, monkeypatch: pytest.MonkeyPatch, 
     message(failure)
 
 
-def test_patience_begins_anew_when_the_broker_lets_go(
+def test_patience_begins_again_when_the_broker_lets_go(
     rig: Rig, monkeypatch: pytest.MonkeyPatch, message: Messages
 ) -> None:
     """What was written before the broker blocked may be unread until then."""

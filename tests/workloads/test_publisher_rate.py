@@ -115,7 +115,7 @@ def test_one_that_awaits_no_confirms_and_keeps_no_rate_goes_on_as_long_as_the_so
     hosted.close(publisher)
 
 
-def test_the_rate_varies_from_the_moment_that_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_rate_varies_from_the_moment_that_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Rates are of all publishers together; this is one of two."""
     clock_s, notes = [1000.0], Notes()
     monkeypatch.setattr(module, "now_us", lambda: round(clock_s[0] * 1e6))

@@ -31,7 +31,7 @@ def has_begun(worker: Worker, life: int) -> bool:
 
 @pytest.mark.core
 @pytest.mark.parametrize("role", ["publisher", "consumer"])
-def test_a_worker_that_hung_is_told_from_one_that_was_killed_on_purpose(
+def test_a_worker_that_hung_is_distinguished_from_one_that_was_killed_on_purpose(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, role: Role
 ) -> None:
     load().save(tmp_path)
@@ -55,7 +55,7 @@ def test_a_worker_that_hung_is_told_from_one_that_was_killed_on_purpose(
     assert examine_events(worker.events_file)[1] == []
 
 
-def test_nobody_is_killed_who_shares_a_process(tmp_path: Path, message: Messages) -> None:
+def test_no_one_is_killed_who_shares_a_process(tmp_path: Path, message: Messages) -> None:
     worker = Worker(WorkerClients("publisher", (0, 4)), tmp_path, {})
     assert (worker.name, worker.clients) == ("publishers-0", ["publisher-0", "publisher-4"])
     with message.of(WorkloadError):

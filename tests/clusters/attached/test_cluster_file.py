@@ -114,7 +114,7 @@ def test_it_says_who_we_are_and_shows_no_password(folder: Path) -> None:
         ("net_ticktime_s: 30", "offers: {ssh: {log: '/x/{}'}}", "offers.ssh.log: "),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(folder: Path, old: str, new: str, told: str, message: Messages) -> None:
+def test_what_is_wrong_is_shown_with_its_line(folder: Path, old: str, new: str, told: str, message: Messages) -> None:
     with message.of(ClusterFileError) as refused:
         known(folder, SAID.replace(old, new))
     assert told in str(refused.value)
@@ -208,7 +208,7 @@ def test_a_zone_of_the_same_name_and_another_size_is_no_hindrance(folder: Path) 
         ("three_nodes_three_zones", {"ram_nodes": ("a1",)}),
     ],
 )
-def test_another_shape_is_told(folder: Path, name: str, changes: dict[str, object], message: Messages) -> None:
+def test_another_shape_is_reported(folder: Path, name: str, changes: dict[str, object], message: Messages) -> None:
     with message.of(ShapeError):
         fitted(topology_catalogue.load(name).model_copy(update=changes), known(folder).stated)
 

@@ -78,7 +78,7 @@ def test_it_is_not_given_back_before_that_is_seen(keeper: OurMachine, message: M
 
 
 @pytest.mark.core
-def test_where_nobody_watches_any_more_it_is_healed_all_the_same(keeper: OurMachine) -> None:
+def test_where_no_one_watches_any_more_it_is_healed_all_the_same(keeper: OurMachine) -> None:
     found = broker(keeper, kill=KILL)
     found.kill(for_s=60)
     watched = Path(keeper.state) / "rabbit@h1-kill"
@@ -124,7 +124,7 @@ def test_commands_are_run_in_the_folder_of_the_cluster_file_wherever_we_are(
 
 
 @pytest.mark.core
-def test_every_command_is_told_how_long_it_is_for(keeper: OurMachine) -> None:
+def test_every_command_knows_how_long_it_is_for(keeper: OurMachine) -> None:
     note = 'echo "{} $FOR_S" >> told'
     acts = {"do": f"{note.format('do')}; {KILL.do}", "proof": f"{note.format('proof')}; {KILL.proof}"}
     found = broker(keeper, kill=CommandedAct(**acts, heal=f"{note.format('heal')}; {KILL.heal}"))

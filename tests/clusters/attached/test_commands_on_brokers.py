@@ -193,7 +193,7 @@ def test_a_broker_that_comes_back_before_its_time_leaves_the_next_one_to_be_kill
     assert_proven(fitted(fault_file.parse(text, driver="attached"), file), cluster, file, known)
 
 
-def test_what_nobody_heals_is_healed_from_this_machine(cluster: LocalCluster, known: Path) -> None:
+def test_what_no_one_heals_is_healed_from_this_machine(cluster: LocalCluster, known: Path) -> None:
     file = file_of(cluster, known)
     broken = subprocess.Popen(
         [sys.executable, "-c", _LEAVES_IT_SUSPENDED, str(file)], cwd=IMPORTED_FROM, stdout=subprocess.PIPE, text=True
@@ -212,7 +212,7 @@ def test_what_nobody_heals_is_healed_from_this_machine(cluster: LocalCluster, kn
         pass
 
 
-def test_what_is_not_offered_is_refused_and_what_would_offer_it_is_told(cluster: LocalCluster, known: Path) -> None:
+def test_what_is_not_offered_is_refused_with_what_would_offer_it(cluster: LocalCluster, known: Path) -> None:
     file = file_of(cluster, known)
     for fault in (
         "{at_s: 1, fault: stop, node: a1, for_s: 5}",
@@ -224,7 +224,7 @@ def test_what_is_not_offered_is_refused_and_what_would_offer_it_is_told(cluster:
             check(scenario, file, source="x")
 
 
-def test_what_does_not_happen_is_told_and_healed_all_the_same(cluster: LocalCluster, known: Path) -> None:
+def test_what_does_not_happen_is_reported_and_healed_all_the_same(cluster: LocalCluster, known: Path) -> None:
     more = "    stop: {do: 'true', proof: 'echo there it runs >&2; false', heal: 'touch WANTED/healed-$NODE'}\n"
     file = file_of(cluster, known, more=more.replace("WANTED", str(known)))
     with closing(Attachment(load(file))) as attachment, closing(attachment.form(TOPOLOGY, ())) as formed:

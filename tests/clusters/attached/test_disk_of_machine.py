@@ -102,7 +102,7 @@ def test_it_is_given_back_by_itself(place: Place) -> None:
 
 
 @pytest.mark.attached
-def test_also_where_nobody_watches(place: Place) -> None:
+def test_also_where_no_one_watches(place: Place) -> None:
     """The watchdog was killed, and what it knew is gone."""
     disk = place.disk(place.data)
     disk.fill(for_s=4)

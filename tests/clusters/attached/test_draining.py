@@ -130,7 +130,7 @@ def test_all_nodes_of_a_zone(server: ApiServer, draining: PodDraining, armed: di
     assert cordoned(server) == []
 
 
-def test_an_eviction_that_a_budget_refuses_is_told(
+def test_an_eviction_that_a_budget_refuses_is_reported(
     server: ApiServer, draining: PodDraining, armed: dict[str, str], monkeypatch: pytest.MonkeyPatch, message: Messages
 ) -> None:
     monkeypatch.setattr(evictions, "LET_GO_WITHIN_S", 0.1)
@@ -185,7 +185,7 @@ def test_only_what_we_have_cordoned_is_uncordoned(server: ApiServer, draining: P
     assert cordoned(server) == ["node1"]
 
 
-def test_where_brokers_run_afterwards_is_told(server: ApiServer, draining: PodDraining, message: Messages) -> None:
+def test_where_brokers_run_afterwards_is_reported(server: ApiServer, draining: PodDraining, message: Messages) -> None:
     stated = {f"rabbit@{n}": f"zone-{n}" for n in range(1, 4)}
     assert list(draining.misplaced(stated)) == []
     pod(server, "rabbit-1", "node2")

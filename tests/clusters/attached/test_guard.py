@@ -199,7 +199,7 @@ def test_an_alarm_of_ours_does_not_end_it_and_hides_no_other_of_the_same_node(me
         guard(Api(both), ours=lambda: [("rabbit@h2", "memory"), ("rabbit@h1", "disk")])
 
 
-def test_a_command_is_not_told_as_there_may_be_a_secret_in_it(
+def test_a_command_is_not_reported_as_there_may_be_a_secret_in_it(
     monkeypatch: pytest.MonkeyPatch, message: Messages
 ) -> None:
     with message.of(AbortedError) as aborted:

@@ -228,7 +228,7 @@ def test_a_query_of_which_nothing_is_measured_ends_it(
         {"metrics": [{"prometheus": "http://127.0.0.1:9", "query": "up", "below": 1.0}]},
     ],
 )
-def test_what_nobody_can_look_at_for_long_ends_it(
+def test_what_no_one_can_look_at_for_long_ends_it(
     cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch, when: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(guarding, "BLIND_S_MAX", 1.5)

@@ -153,7 +153,7 @@ def test_what_another_machine_or_user_has_left_lets_no_run_begin(folder: Path, m
 
 
 @pytest.mark.core
-def test_a_line_that_broke_off_swallows_no_other_and_is_told(
+def test_a_line_that_broke_off_swallows_no_other_and_is_reported(
     folder: Path, capsys: pytest.CaptureFixture[str], message: Messages
 ) -> None:
     found = journal()

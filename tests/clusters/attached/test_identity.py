@@ -67,7 +67,9 @@ def test_one_that_answers_and_is_not_found_there_is_one(message: Messages) -> No
     message(by_commands)
 
 
-def test_one_that_tells_nothing_is_waited_for_and_then_told(monkeypatch: pytest.MonkeyPatch, message: Messages) -> None:
+def test_one_that_shows_nothing_is_waited_for_and_then_reported(
+    monkeypatch: pytest.MonkeyPatch, message: Messages
+) -> None:
     clock = waits_by_clock(monkeypatch)
     began_s = clock.now_s
     silent = There()

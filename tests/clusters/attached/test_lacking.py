@@ -38,7 +38,7 @@ def backends(*networks: str) -> NodeBackends:
 
 
 @pytest.mark.parametrize("act", ["cut", "refuse", "lose_packets"])
-def test_machines_that_share_a_network_are_told(act: str, message: Messages) -> None:
+def test_machines_that_share_a_network_are_reported(act: str, message: Messages) -> None:
     first, last = lacking(act, STATED, backends("one", "two", "one"), {})
     assert (first.split()[0], last.split()[0]) == ("rabbit@h0", "rabbit@h2")
     message(first)
@@ -46,7 +46,7 @@ def test_machines_that_share_a_network_are_told(act: str, message: Messages) -> 
 
 
 @pytest.mark.parametrize(("act", "tool"), [("alarm", "rabbitmqctl"), ("drain", "rabbitmq-upgrade")])
-def test_tools_that_are_missing_are_told(act: str, tool: str, message: Messages) -> None:
+def test_tools_that_are_missing_are_reported(act: str, tool: str, message: Messages) -> None:
     (text,) = lacking(act, STATED, backends("one"), {})
     assert text.startswith("rabbit@h0 (ssh root@h): ")
     assert tool in text.split()

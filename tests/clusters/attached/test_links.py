@@ -108,7 +108,7 @@ def test_a_cut_whose_healing_failed_counts_until_it_is_healed(cluster: Cluster, 
     cluster.links.cut(beside)
 
 
-def test_what_could_not_be_healed_is_not_done_anew_beside_something_else(cluster: Cluster) -> None:
+def test_what_could_not_be_healed_is_not_done_again_next_to_something_else(cluster: Cluster) -> None:
     to_a1, other = Link("b1", "a1"), Link("c1", "a1")
     cluster.links.cut([to_a1])
     cluster.machines["a1"].reached = False

@@ -19,6 +19,6 @@ def test_a_user_without_a_name_has_a_number(monkeypatch: pytest.MonkeyPatch) -> 
     assert our_name().startswith(f"user {NOBODY}@")
 
 
-def test_a_user_is_told_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_is_reported_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOGNAME", "somebody")
     assert our_name().startswith("somebody@")

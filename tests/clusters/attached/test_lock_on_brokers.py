@@ -136,7 +136,7 @@ def test_a_lock_is_seen_from_another_virtual_host(
 
 
 @pytest.mark.parametrize("place", ["given", "/"])
-def test_a_connection_that_is_told_is_no_lock_where_its_queue_would_be_seen(
+def test_a_connection_that_is_reported_is_no_lock_where_its_queue_would_be_seen(
     cluster: LocalCluster, tmp_path: Path, given: ManagementApi, place: str
 ) -> None:
     """Brokers may tell of the connection of an earlier run after it has ended."""
@@ -157,7 +157,7 @@ def names_of(api: ManagementApi) -> list[str]:
     return [row.get("user_provided_name", "") for row in api.get("connections")]
 
 
-def test_who_may_not_use_a_virtual_host_is_told_nothing_of_its_queues(given: ManagementApi) -> None:
+def test_who_may_not_use_a_virtual_host_learns_nothing_of_its_queues(given: ManagementApi) -> None:
     given.put("users/theirs", {"password": "of mine", "tags": "monitoring"})
     with ManagementApi(given.base_url, access=Access("theirs", "of mine")) as theirs:
         assert not lists_queues(theirs, "given")
@@ -183,7 +183,7 @@ def test_a_given_virtual_host_that_has_something_is_refused(
         Attachment(load(file))
 
 
-def test_a_given_virtual_host_is_refused_where_a_broker_tells_of_no_connection(
+def test_a_given_virtual_host_is_refused_where_a_broker_reports_no_connection(
     cluster: LocalCluster, tmp_path: Path, given: ManagementApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody would see who is connected to it there."""

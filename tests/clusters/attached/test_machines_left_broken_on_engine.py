@@ -48,7 +48,7 @@ def left_broken(file: Path, kind: str, *, for_s: float) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_nobody_heals_heals_by_itself(kind: str, file: Path, machines: Machines) -> None:
+def test_what_no_one_heals_heals_by_itself(kind: str, file: Path, machines: Machines) -> None:
     """pytest is killed in the middle of it."""
     is_on, lasts_s = KINDS[kind].is_on, KINDS[kind].lasts_s
     assert not is_on(machines)

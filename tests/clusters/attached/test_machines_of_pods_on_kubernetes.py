@@ -73,7 +73,9 @@ def test_nodes_are_drained_and_uncordoned(pods: BrokersInPods, tmp_path: Path, w
     assert pods.cordoned() == []
 
 
-def test_an_eviction_that_a_budget_refuses_is_told_and_the_node_uncordoned(pods: BrokersInPods, tmp_path: Path) -> None:
+def test_an_eviction_that_a_budget_refuses_is_reported_and_the_node_uncordoned(
+    pods: BrokersInPods, tmp_path: Path
+) -> None:
     from kubernetes import client  # noqa: PLC0415 - optional
 
     budget = client.V1PodDisruptionBudget(
@@ -109,7 +111,7 @@ def test_chaos_mesh_cuts_and_heals(chaos_mesh: BrokersInPods, tmp_path: Path) ->
     assert result.verdict == "VALID"
 
 
-def test_latency_is_seen_or_what_it_left_is_undone_and_told(chaos_mesh: BrokersInPods, tmp_path: Path) -> None:
+def test_latency_is_seen_or_what_it_left_is_undone_and_reported(chaos_mesh: BrokersInPods, tmp_path: Path) -> None:
     """Where the kernel has no netem the deletion of what should make it hangs."""
     file = chaos_mesh.cluster_file("slow", allow="{delay: 2}", cut_by="chaos_mesh")
     result = played(file, tmp_path, [SLOW])

@@ -73,7 +73,7 @@ def test_latency_is_refused_before_anything_is_started_where_the_kernel_has_no_n
     assert list(tmp_path.rglob("events.jsonl")) == []
 
 
-def test_a_broker_that_tells_nothing_of_itself_is_refused_until_it_is_started_again(
+def test_a_broker_that_shows_nothing_of_itself_is_refused_until_it_is_started_again(
     file: Path, machines: Machines, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(identity, "REPORTED_WITHIN_S", 5.0)

@@ -141,14 +141,16 @@ def test_what_comes_in_the_place_of_another_is_there_before_that_goes(server: Ap
         (PacketRule("10.0.0.9", DROP)),
     ],
 )
-def test_what_it_cannot_do_is_told_and_not_asked_of_it(server: ApiServer, rule: PacketRule, message: Messages) -> None:
+def test_what_it_cannot_do_is_reported_and_not_asked_of_it(
+    server: ApiServer, rule: PacketRule, message: Messages
+) -> None:
     with message.of(MachineError):
         chaos_of(server).put([rule], for_s=20)
     assert server.asked == []
 
 
 @pytest.mark.core
-def test_one_that_is_not_brought_about_is_told_with_its_own_words(server: ApiServer, message: Messages) -> None:
+def test_one_that_is_not_brought_about_is_reported_with_its_own_words(server: ApiServer, message: Messages) -> None:
     server.made = failing
     with message.of(MachineError, hide=NAMED):
         chaos_of(server).put([PacketRule("10.0.0.1", Treatment("delay", latency_ms=80))], for_s=20)
@@ -233,7 +235,7 @@ class Half:
         return {}
 
 
-def test_what_came_about_in_part_is_taken_back_where_nobody_else_would(message: Messages) -> None:
+def test_what_came_about_in_part_is_taken_back_where_no_one_else_would(message: Messages) -> None:
     half, link = Half(), Link("a1", "b1")
     ends = LinkMachines({}, {link.back: ["10.0.0.1"]}, {})
     hands: Any = SimpleNamespace(take=lambda *_, **__: None, leave=lambda *_: None)
@@ -257,7 +259,7 @@ class Forced(HeldLinks):
             raise ForcedError("its deletion hung")
 
 
-def test_what_was_healed_by_force_is_told_and_is_not_left_in_the_journal(tmp_path: Path, message: Messages) -> None:
+def test_what_was_healed_by_force_is_reported_and_is_not_left_in_the_journal(tmp_path: Path, message: Messages) -> None:
     stated: Any = SimpleNamespace(offers=Offers(ssh=Ssh()), allow={"cut": 1})
     hands = BlastRadius(stated, Journal(tmp_path / "journal.jsonl"))
     hands.take("cut", ["rabbit@b1"], for_s=20)

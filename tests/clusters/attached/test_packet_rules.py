@@ -75,7 +75,7 @@ def test_nothing_is_done_where_no_watchdog_can_be_set(message: Messages) -> None
     assert len(shell.ran) == 1, "it was asked which tool it has"
 
 
-def test_a_machine_without_tools_is_told(message: Messages) -> None:
+def test_a_machine_without_tools_is_reported(message: Messages) -> None:
     with message.of(MachineError):
         PacketRules(Shell(""), key="h1").put([PacketRule("10.0.0.2", DROP)], for_s=8)  # type: ignore[arg-type]
 
@@ -102,7 +102,7 @@ def test_what_takes_all_comes_before_what_takes_some() -> None:
     assert iptables.index("-s 10.0.0.2 -j DROP") < iptables.index("--probability 0.0500 -j DROP")
 
 
-def test_what_others_have_is_told_by_name_and_no_secret_is_kept(message: Messages) -> None:
+def test_what_others_have_is_reported_by_name_and_no_secret_is_kept(message: Messages) -> None:
     before = {
         "users": [{"name": "bob", "password_hash": "x"}],
         "vhosts": [{"name": "/"}, {"name": "ours"}],

@@ -196,7 +196,7 @@ def test_a_qdisc_that_somebody_made_is_seen_and_left_alone(namespaces: dict[str,
         a1.run(f"tc qdisc del dev {device} root")
 
 
-def test_a_kernel_without_netem_is_told(namespaces: dict[str, Namespace]) -> None:
+def test_a_kernel_without_netem_is_reported(namespaces: dict[str, Namespace]) -> None:
     a1 = namespaces["a1"]
     can = subprocess.run(
         ["nsenter", f"--net=/run/netns/{a1.name}", "tc", "qdisc", "add", "dev", "lo", "root", "netem", "delay", "1ms"],

@@ -114,7 +114,7 @@ def test_what_is_not_stated_is_refused_with_what_would_offer_it(
     message(text)
 
 
-def test_what_is_stated_is_offered_and_told_how_it_ends(folder: Path) -> None:
+def test_what_is_stated_is_offered_and_says_how_it_ends(folder: Path) -> None:
     offer = "{cut_by: chaos_mesh, drain_node: all, lose_data: claim, restart_all: operator}"
     allow = "{cut: 1, lose_packets: 1, delay: 1, drain_node: 1, lose_data: 1, restart_all: 1}"
     stated = known(folder, SAID + f"offers: {{kubernetes: {offer}}}\nallow: {allow}\n").stated
@@ -135,7 +135,7 @@ def test_what_is_stated_is_offered_and_told_how_it_ends(folder: Path) -> None:
     assert {*told.values()} - {"watchdog"} <= HEALING_TEXT.keys()
 
 
-def test_a_way_that_there_is_not_is_told_with_what_would_lead_there(
+def test_a_way_that_there_is_not_is_reported_with_what_would_lead_there(
     folder: Path, monkeypatch: pytest.MonkeyPatch, message: Messages
 ) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
@@ -318,7 +318,7 @@ def pod(**spec: Any) -> Any:
         ("{}", "{lose_data: 1}", {}, ""),
     ],
 )
-def test_pods_in_which_something_else_would_be_hit_are_told(
+def test_pods_in_which_something_else_would_be_hit_are_reported(
     folder: Path, offer: str, allow: str, spec: dict[str, Any], told: str, *, message: Messages
 ) -> None:
     from rabbitmq_resilience.extensions.attached.kubernetes.config_mismatch import contrary  # noqa: PLC0415 - optional

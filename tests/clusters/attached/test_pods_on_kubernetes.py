@@ -97,7 +97,7 @@ def broken_by_one_who_is_killed(file: Path, for_s: float) -> None:
         os.kill(broken.pid, signal.SIGKILL)
 
 
-def test_what_nobody_heals_heals_by_itself(pods: BrokersInPods) -> None:
+def test_what_no_one_heals_heals_by_itself(pods: BrokersInPods) -> None:
     file = pods.cluster_file("alone", allow=ALLOWED)
     broken_by_one_who_is_killed(file, 20)
     assert describe([str(file)]) == 1, "a broker does not answer"
@@ -132,7 +132,7 @@ def test_a_connection_between_brokers_is_reset_and_refused_for_a_moment(pods: Br
         wait_until(lambda: links.probe_ms(pair[0], timeout_s=5) is not None, timeout_s=20, what="an answer")
 
 
-def test_a_network_policy_that_nobody_enforces_is_told_and_deleted(pods: BrokersInPods, tmp_path: Path) -> None:
+def test_a_network_policy_that_no_one_enforces_is_reported_and_deleted(pods: BrokersInPods, tmp_path: Path) -> None:
     """So it is where `make kubernetes` has brought up the cluster."""
     file = pods.cluster_file("policy", allow="{cut: 1}", cut_by="network_policy")
     schedule = [{"fault": "partition", "at_s": 2, "for_s": 20, "between": ["zone:c", "rest"]}]
@@ -167,7 +167,7 @@ def test_addresses_may_be_ports_of_pods(pods: BrokersInPods, tmp_path: Path) -> 
     assert untrue(result, 1) == {}
 
 
-def test_what_the_file_states_otherwise_is_told_and_nothing_is_begun(pods: BrokersInPods, tmp_path: Path) -> None:
+def test_what_the_file_states_otherwise_is_reported_and_nothing_is_begun(pods: BrokersInPods, tmp_path: Path) -> None:
     file = pods.cluster_file("contrary", allow="{kill: 1}")
     moved = tmp_path / "moved.cluster.yaml"
     (tmp_path / "password").write_text("an-example-of-a-password\n", encoding="utf-8")

@@ -161,7 +161,7 @@ def test_a_watchdog_starts_ours_where_another_broker_runs(place: Place, monkeypa
 
 
 @pytest.mark.parametrize("name", [NODE, "rabbit"])
-def test_a_name_may_be_told_by_the_environment(place: Place, name: str) -> None:
+def test_a_name_may_be_reported_by_the_environment(place: Place, name: str) -> None:
     place.runs(environ={"RABBITMQ_NODENAME": "other@h1"})
     ours = place.runs(environ={"RABBITMQ_NODENAME": name})
     found = place.broker().process()
@@ -169,7 +169,7 @@ def test_a_name_may_be_told_by_the_environment(place: Place, name: str) -> None:
     assert found.pid == ours
 
 
-def test_one_that_tells_no_name_is_ours_only_where_there_is_no_other_that_may_be(
+def test_one_that_shows_no_name_is_ours_only_where_there_is_no_other_that_may_be(
     place: Place, message: Messages
 ) -> None:
     ours = place.runs()
@@ -239,7 +239,7 @@ def test_what_is_not_started_is_not_healed_and_is_tried_again(place: Place, mess
     assert watchdog.armed(place.machine) == ["h1-broker"]
 
 
-def test_where_nobody_watches_any_more_it_is_started_all_the_same(place: Place) -> None:
+def test_where_no_one_watches_any_more_it_is_started_all_the_same(place: Place) -> None:
     place.runs("-sname", NODE)
     broker = place.broker()
     broker.kill(for_s=60)

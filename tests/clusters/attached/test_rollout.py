@@ -85,7 +85,9 @@ def rolling(server: ApiServer, by: Any = "statefulset") -> rollout.PodRollout:
     return rollout.PodRollout(Pods(server.configuration, "shop", "rabbitmq"), OF, Kubernetes(restart_all=by))
 
 
-def test_a_statefulset_is_told_as_kubectl_does_and_each_pod_is_looked_at(server: ApiServer, message: Messages) -> None:
+def test_a_statefulset_is_reported_as_kubectl_does_and_each_pod_is_looked_at(
+    server: ApiServer, message: Messages
+) -> None:
     def told(found: rollout.PodRollout) -> list[str]:
         texts = list(found.left())
         for text in texts:
@@ -109,7 +111,7 @@ def test_a_statefulset_is_told_as_kubectl_does_and_each_pod_is_looked_at(server:
     assert list(found.left()) == []
 
 
-def test_the_operator_is_told_by_what_it_passes_on(server: ApiServer) -> None:
+def test_the_operator_is_reported_by_what_it_passes_on(server: ApiServer) -> None:
     owner = {"apiVersion": "rabbitmq.com/v1beta1", "kind": "RabbitmqCluster", "name": "orders", "uid": "u"}
     server.objects[f"{SETS}/rabbit"]["metadata"]["ownerReferences"] = [owner]
     server.put(OPERATED, "orders", spec={})
@@ -121,7 +123,7 @@ def test_the_operator_is_told_by_what_it_passes_on(server: ApiServer) -> None:
     assert list(template["metadata"]["annotations"]) == ["rabbitmq-resilience/restartedAt"]
 
 
-def test_one_that_nobody_takes_up_is_told(server: ApiServer, message: Messages) -> None:
+def test_one_that_no_one_takes_up_is_reported(server: ApiServer, message: Messages) -> None:
     server.changed = lambda _: None
     with message.of(MachineError):
         rolling(server).begin()
@@ -189,7 +191,7 @@ def test_a_claim_goes_with_its_pod_and_what_is_older_than_the_new_one_is_looked_
     assert inside.asked == [("1795517995", "/var/lib/rabbitmq")], "5 s before it was made"
 
 
-def test_a_claim_that_does_not_go_and_a_broker_that_does_not_come_back_are_told(
+def test_a_claim_that_does_not_go_and_a_broker_that_does_not_come_back_are_reported(
     server: ApiServer, message: Messages
 ) -> None:
     found = losing(server, Inside())

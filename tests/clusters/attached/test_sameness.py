@@ -44,7 +44,7 @@ def test_all_nodes_tell_of_the_same_members(second: list[Mapping[str, Any]], tol
 
 @pytest.mark.core
 @pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"AMQP\x00\x00\x09\x01", b""])
-def test_what_is_no_broker_is_told(answer: bytes, message: Messages) -> None:
+def test_what_is_no_broker_is_reported(answer: bytes, message: Messages) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def answered() -> None:

@@ -46,7 +46,7 @@ def found(answer: str, **stated: Any) -> list[str]:
         ("{{ok,{pause_if_all_down,['rabbit@h2',\n                'rabbit@h1'],autoheal}},\n 60}", ALL_DOWN),
     ],
 )
-def test_what_is_as_stated_is_not_told(answer: str, stated: dict[str, Any]) -> None:
+def test_what_is_as_stated_is_not_reported(answer: str, stated: dict[str, Any]) -> None:
     assert found(answer, **stated) == []
 
 
@@ -64,7 +64,7 @@ def test_what_is_as_stated_is_not_told(answer: str, stated: dict[str, Any]) -> N
         ("{undefined,60}", {}, "{undefined,60}"),
     ],
 )
-def test_what_is_otherwise_is_told(answer: str, stated: dict[str, Any], told: str, message: Messages) -> None:
+def test_what_is_otherwise_is_reported(answer: str, stated: dict[str, Any], told: str, message: Messages) -> None:
     (text,) = found(answer, **stated)
     assert text.startswith("rabbit@h1 ")
     assert told in text

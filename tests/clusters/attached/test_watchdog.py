@@ -86,7 +86,7 @@ def test_one_whose_folder_is_gone_ends(here: OurMachine) -> None:
 
 
 @pytest.mark.core
-def test_whether_there_was_something_to_heal_is_told(here: OurMachine) -> None:
+def test_whether_there_was_something_to_heal_is_reported(here: OurMachine) -> None:
     watchdog.arm(here, "one", heal="true", after_s=60)
     assert watchdog.heal(here, "one")
     assert not watchdog.heal(here, "one")
@@ -159,7 +159,7 @@ def test_what_is_still_being_done_is_ended_before_it_is_healed(here: OurMachine,
     assert watchdog.armed(here) == []
 
 
-def test_where_there_is_no_machine_nobody_watches_and_nothing_is_healed() -> None:
+def test_where_there_is_no_machine_no_one_watches_and_nothing_is_healed() -> None:
     class Gone:
         state = "/tmp/state"  # noqa: S108 - of no machine
 

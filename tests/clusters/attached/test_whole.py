@@ -47,7 +47,7 @@ def test_the_smaller_side_is_to_restart(parted: dict[str, list[str]], message: M
     message(text)
 
 
-def test_after_the_restarts_nobody_is_apart_by_brute_force() -> None:
+def test_after_the_restarts_no_one_is_apart_by_brute_force() -> None:
     """Of all splits in sides: the nodes that go on are a side of the largest size, and all others restart."""
     source = random.Random(4711)  # noqa: S311 - it draws cases
     for _ in range(300):

@@ -71,7 +71,7 @@ def test_user_settings_stay() -> None:
         "collect_statistics_interval = 5000",
     ],
 )
-def test_what_the_harness_owns_gives_way_and_is_told(line: str) -> None:
+def test_what_the_harness_owns_gives_way_and_is_reported(line: str) -> None:
     conf = render_conf(f"heartbeat = 30\n{line}\n", OWNED)
 
     assert conf.replaced == (line.strip(),)
@@ -127,6 +127,6 @@ def test_later_releases_form_by_themselves() -> None:
     }
 
 
-def test_unreadable_user_file_is_told(tmp_path: Path, message: Messages) -> None:
+def test_unreadable_user_file_is_reported(tmp_path: Path, message: Messages) -> None:
     with message.of(ClusterError):
         read_user_file(tmp_path / "none.conf")

@@ -11,7 +11,7 @@ from rabbitmq_resilience.sut.broker.management import ApiError, ApiUnreachable, 
 
 
 @pytest.mark.core
-def test_who_asks_is_not_told() -> None:
+def test_who_asks_is_not_named() -> None:
     with (
         ManagementApi("http://127.0.0.1:9", access=Access("somebody", "hunter2")) as api,
         pytest.raises(ApiUnreachable, match=r"http://127.0.0.1:9/api/permissions/a%2Fb/USER ") as told,
@@ -57,7 +57,7 @@ def failed(body: str) -> ApiError:
         ),
     ],
 )
-def test_alarms_are_told_by_the_health_check_or_by_statistics_of_old(
+def test_alarms_are_reported_by_the_health_check_or_by_statistics_of_old(
     answers: dict[str, Any], told: set[tuple[str, str]]
 ) -> None:
     with Answering(answers) as api:
@@ -76,6 +76,6 @@ def test_alarms_are_told_by_the_health_check_or_by_statistics_of_old(
         {CHECK: WITHOUT_CHECK, "nodes": []},
     ],
 )
-def test_an_answer_that_tells_of_no_alarm_is_none_without_alarms(answers: dict[str, Any]) -> None:
+def test_an_answer_that_reports_no_alarm_is_none_without_alarms(answers: dict[str, Any]) -> None:
     with Answering(answers) as api, pytest.raises(ApiError):
         api.alarms()

@@ -173,7 +173,7 @@ def test_small_frames_are_refused_from_4_1_on(message: Messages) -> None:
     require_features("4.1.0", Topology(name="one", zones={"a": 1}, settings={"frame_max": 8192}).needs)
 
 
-def test_what_versions_have_is_told_with_its_source() -> None:
+def test_what_versions_have_is_reported_with_its_source() -> None:
     assert all("(release notes of " in instead for _, _, instead in FEATURES.values())
 
 

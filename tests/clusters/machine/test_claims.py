@@ -102,7 +102,7 @@ def test_sweep_removes_what_a_dead_run_left(root: Path) -> None:
 
 
 @pytest.mark.core
-def test_reaper_removes_all_when_told(root: Path) -> None:
+def test_reaper_removes_all_when_asked(root: Path) -> None:
     claim = take_claim(root, ports=1)
     reaper = Reaper(claim.folder, claim.lock_file, claim.claim_fds)
     process = sleeper(claim)

@@ -150,7 +150,7 @@ def test_refused_links_close_and_open_again(testbed: LinkTestbed) -> None:
     assert testbed.wires(A_B).passes() == (True, True)
 
 
-def test_connections_that_died_behind_a_cut_hold_nobody_up(testbed: LinkTestbed) -> None:
+def test_connections_that_died_behind_a_cut_hold_no_one_up(testbed: LinkTestbed) -> None:
     """They are many, they hold much, and they died in each way there is."""
     links = testbed.links(OF_CLIENT)
     dead = [testbed.wires(OF_CLIENT) for _ in range(10)]
@@ -192,7 +192,7 @@ def hanging(testbed: LinkTestbed) -> Hanging:
     return server
 
 
-def test_a_proxy_that_cannot_be_made_anew_keeps_no_other_from_being_restored(
+def test_a_proxy_that_cannot_be_made_again_keeps_no_other_from_being_restored(
     testbed: LinkTestbed, hanging: Hanging
 ) -> None:
     links = testbed.links(A_B, A_B.back, OF_CLIENT)
@@ -206,7 +206,9 @@ def test_a_proxy_that_cannot_be_made_anew_keeps_no_other_from_being_restored(
     assert not links.clean, "nobody knows what passes over the other"
 
 
-def test_a_proxy_that_hangs_is_made_anew_as_it_is_to_be_and_no_other_is(testbed: LinkTestbed, hanging: Hanging) -> None:
+def test_a_proxy_that_hangs_is_made_again_as_it_is_to_be_and_no_other_is(
+    testbed: LinkTestbed, hanging: Hanging
+) -> None:
     links = testbed.links(A_B, A_B.back, OF_CLIENT)
     wires = {link: testbed.wires(link) for link in (A_B, A_B.back, OF_CLIENT)}
     links.cut([OF_CLIENT.back])
@@ -227,6 +229,6 @@ def test_a_proxy_that_hangs_is_made_anew_as_it_is_to_be_and_no_other_is(testbed:
     assert (links.refuses(A_B), links.remade) == (True, ["a1_to_a2", "a1_to_a2"])
 
 
-def test_what_toxiproxy_refuses_is_told(testbed: LinkTestbed) -> None:
+def test_what_toxiproxy_refuses_is_reported(testbed: LinkTestbed) -> None:
     with pytest.raises(ClusterError, match=r"POST /proxies/none with 404"):
         testbed.server.call([Call("GET", "/version"), Call.enable("none", False)])

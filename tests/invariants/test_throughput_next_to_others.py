@@ -32,7 +32,7 @@ SLOW = load((0, 60, 50), (60, 65, 20), (65, 90, 50))
         ([], "local", Verdict.INVALID),
     ],
 )
-def test_what_is_slow_while_others_keep_the_machine_busy_is_not_told(
+def test_what_is_slow_while_others_keep_the_machine_busy_is_not_reported(
     others: list[float], driver: str, verdict: Verdict, message: Messages
 ) -> None:
     told = cluster(driver=driver)
@@ -44,7 +44,7 @@ def test_what_is_slow_while_others_keep_the_machine_busy_is_not_told(
     message(finding.summary)
 
 
-def test_one_slow_window_that_nobody_disturbed_is_enough() -> None:
+def test_one_slow_window_that_no_one_disturbed_is_enough() -> None:
     slow_twice = load((0, 60, 50), (60, 65, 20), (65, 80, 50), (80, 85, 20), (85, 90, 50))
     finding = check(slow_twice, machine(*[0.0] * 12, 0.9, 0.9, *[0.0] * 4))
     assert finding.verdict is Verdict.INVALID

@@ -257,7 +257,7 @@ def test_a_cut_that_is_not_made_is_not_proven(world: World) -> None:
 
 
 @given(worlds(acts=True, lasts_s=6.0))
-def test_a_cut_that_can_be_told_is_proven_and_no_other(world: World) -> None:
+def test_a_cut_that_can_be_shown_is_proven_and_no_other(world: World) -> None:
     """Two looks fit into the time: the first may begin too early."""
     alone_s = {link: told_alone_s(world, link, idle=True) for link in world.own}
     slow_s = sum(other.by_ms for other in world.others) / 500
