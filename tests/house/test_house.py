@@ -28,7 +28,7 @@ def test_each_name_of_a_class_or_module_stands_once() -> None:
 
 
 def test_words_are_plain() -> None:
-    assert [*words.refused_words(), *words.idle_exceptions()] == []
+    assert [*words.refused_words(), *words.idle_exceptions(), *words.refused_test_names()] == []
 
 
 def test_all_that_can_be_stated_is_played() -> None:

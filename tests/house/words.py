@@ -1,4 +1,4 @@
-"""Find the words that are not used in the package, on pages and in the README."""
+"""Find the words that are not used in the package, on pages, in the README and in names of tests."""
 
 from __future__ import annotations
 
@@ -56,6 +56,15 @@ def refused_words() -> Iterator[str]:
             found = _WORDS.search(_KEPT.sub("", line))
             if found and not any(piece in line for piece in pieces):
                 yield f"{name}:{number}: {found[0].strip()}: {line.strip()}"
+
+
+def refused_test_names() -> Iterator[str]:
+    """Yield each name of a test, or of a module of tests, that has a refused word."""
+    words = re.compile(rf"\b(?:{'|'.join(REFUSED)}|of (?:which|those)$)(?!\w)")
+    for path in committed():
+        if path.suffix == ".py" and path.name.startswith("test_"):
+            names = [path.stem, *re.findall(r"\bdef (test_\w+)", path.read_text(encoding="utf-8"))]
+            yield from (f"{module_id(path)}: {name}" for name in names if words.search(name.replace("_", " ")))
 
 
 def idle_exceptions() -> Iterator[str]:
