@@ -14,7 +14,8 @@ from rabbitmq_resilience.history.history import StreamWriter
 
 WIRE_FILE = "tap.wire.arrows"
 EVENTS_FILE = "tap.jsonl"
-PROPERTIES_FILE = "tap.properties.jsonl"
+#: Not ``.jsonl``, as those files of a history hold numbered events.
+PROPERTIES_FILE = "tap.properties.ndjson"
 
 #: A batch is written when it has as many rows.
 BATCH_ROWS = 2_000

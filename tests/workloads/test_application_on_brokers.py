@@ -116,9 +116,10 @@ def test_the_shop_of_the_examples_survives_the_loss_of_its_leader(tmp_path: Path
 
 
 def test_the_shop_comes_back_over_tls_too(tmp_path: Path) -> None:
-    """Its client trusts the authorities of the file that SSL_CERT_FILE names, as many do."""
+    """Its client trusts the authorities of the file that SSL_CERT_FILE names, as many do. Properties are recorded."""
     scenario = fault_file.load(EXAMPLES / "application.fault.yaml")
-    workload = scenario.workload.model_copy(update={"variables": Variables(ca_file="SSL_CERT_FILE")})
+    variables = Variables(ca_file="SSL_CERT_FILE")
+    workload = scenario.workload.model_copy(update={"variables": variables, "properties": "values"})
     topology = scenario.topology.model_copy(update={"client_tls": True})
     changed = scenario.model_copy(update={"workload": workload, "topology": topology})
     result = played(validated(changed, driver="local"), tmp_path)
