@@ -18,12 +18,10 @@ from contextlib import ExitStack
 from pathlib import Path
 from statistics import median
 
-from rich.console import Console
-from rich.table import Table
-
 from benchmarks.perf_test import Measured, Plan, ours
 from rabbitmq_resilience.model.node_options import NodeOptions
 from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.report.markdown_tables import table
 from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
 from rabbitmq_resilience.tools.distributions import find_broker
 from rabbitmq_resilience.workload.queues import declare
@@ -31,6 +29,7 @@ from rabbitmq_resilience.workload.workload_model import Workload
 
 RATIO_MIN = 0.9
 WITHOUT, WITH = "without the library", "with it"
+COLUMNS = ("confirmed/s", "broker µs", "ratio", "of broker CPU", "rounds")
 
 
 def compare(
@@ -47,13 +46,13 @@ def compare(
     return results
 
 
-def add_rows(table: Table, name: str, results: Mapping[str, Sequence[Measured]]) -> float:
+def add_rows(rows: list[Sequence[str]], name: str, results: Mapping[str, Sequence[Measured]]) -> float:
     """Add rows with the medians of the rounds, and return the ratio of the rates."""
     both = list(zip(results[WITH], results[WITHOUT], strict=True))
     rates = [a.confirmed_per_s / b.confirmed_per_s for a, b in both]
     cpu = median(a.broker_us / b.broker_us for a, b in both)
     for side, measured in results.items():
-        table.add_row(
+        row = (
             name,
             side,
             f"{median(m.confirmed_per_s for m in measured):,.0f}",
@@ -62,6 +61,7 @@ def add_rows(table: Table, name: str, results: Mapping[str, Sequence[Measured]])
             f"{cpu:.2f}" if side == WITH else "",
             " ".join(f"{m.confirmed_per_s:,.0f}" for m in measured),
         )
+        rows.append(row)
     return median(rates)
 
 
@@ -82,9 +82,8 @@ def main() -> int:
     broker = find_broker(arguments.rabbitmq_home)
     plan = Plan(arguments.warm_up_s, arguments.measure_s)
     topology = Topology(name="preloaded", zones={"a": 1, "b": 1, "c": 1})
-    options = {WITHOUT: NodeOptions(), WITH: NodeOptions(preloaded=frozenset(topology.nodes))}
-    title = f"RabbitMQ {broker.version}, {arguments.rounds} rounds of {plan.measure_s:g} s, medians"
-    table = Table("queues", "side", "confirmed/s", "broker µs", "ratio", "of broker CPU", "rounds", title=title)
+    options = {WITHOUT: NodeOptions(), WITH: NodeOptions(preloaded=frozenset(topology.node_names))}
+    rows: list[Sequence[str]] = []
     ratios = []
     with ExitStack() as stack:
         clusters = {
@@ -105,8 +104,9 @@ def main() -> int:
                 message_bytes=arguments.message_bytes,
             )
             results = compare(clusters, workload, rounds=arguments.rounds, plan=plan)
-            ratios.append(add_rows(table, f"{arguments.queues} {queue_type}", results))
-    Console(width=140).print(table)
+            ratios.append(add_rows(rows, f"{arguments.queues} {queue_type}", results))
+    print(f"RabbitMQ {broker.version}, {arguments.rounds} rounds of {plan.measure_s:g} s, medians\n")
+    print(table(("queues", "side", *COLUMNS), rows, numbers=COLUMNS))
     return 0 if min(ratios) >= RATIO_MIN else 1
 
 
