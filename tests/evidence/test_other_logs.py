@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import bz2
+import json
 import lzma
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,6 +33,19 @@ def test_the_logs_of_pods_in_one_file_are_distinguished(tmp_path: Path) -> None:
     evidence = evidence_of([tmp_path / "pods.txt"], net_ticktime_s=TICK_S)
     assert evidence.nodes == tuple(f"rabbit@{node}.nodes.mine" for node in ("a1", "a2", "b1", "b2", "c1"))
     assert len(evidence.sources) == len(list(CUT.iterdir()))
+
+
+@pytest.mark.parametrize("time", ["2026-11-21T16:00:00.123456789Z ", "2026-11-21T16:00:00.1+01:00 stdout F "])
+@pytest.mark.parametrize("as_json", [True, False])
+def test_times_that_others_write_before_each_line_are_left_out(time: str, as_json: bool, tmp_path: Path) -> None:
+    for log in CUT.iterdir():
+        lines = []
+        for line in log.read_text().splitlines():
+            found = re.match(r"(\S+ \S+) \[(\w+)\] (<[\d.]+>) ?(.*)", line)
+            its = dict(zip(("time", "level", "pid", "msg"), found.groups(), strict=True)) if found and as_json else None
+            lines.append(time + (json.dumps(its) if its else line))
+        (tmp_path / log.name).write_text("\n".join(lines))
+    assert_played(made_of(tmp_path), PLAYED["3.10.8-zone-cut-off"])
 
 
 @pytest.mark.parametrize(("suffix", "packed"), [(".xz", lzma.compress), (".bz2", bz2.compress)])

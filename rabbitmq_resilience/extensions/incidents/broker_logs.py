@@ -64,8 +64,12 @@ _ANY = re.compile(
     r"[Nn]ode |partition|minority|Autoheal|mode enabled|asked to st|shutting down|Halting|maintenance|Starting |"
     r"is empty|virgin|in term: 1 |now ACTIVE|flags found|alarm |Mirrored|queue '|closing AMQP"
 )
-#: How ``kubectl logs --prefix`` begins each line: the pod, whose node wrote it.
-_POD = re.compile(r"^\[pod/(?P<pod>[^/\]]+)/[^\]]+\] ")
+#: How others begin each line: ``kubectl logs --prefix`` by the pod, whose node wrote it; its ``--timestamps``, ``docker
+#: logs -t`` and the files of a container runtime by a time of their own.
+_WRAPPED = re.compile(
+    r"(?:\[pod/(?P<pod>[^/\]]+)/[^\]]+\] )?"
+    r"(?:\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:\d\d) (?:std(?:out|err) [FP] )?(?!\[))?"
+)
 #: A member of a queue as Raft calls it: ``{'%2F_orders',rabbit@host1}``.
 _MEMBER = re.compile(r"\{'?[^\s{},]+,\s*'?([\w.-]+@[\w.-]+)'?\}")
 _OPENERS: Mapping[str, Callable[..., IO[Any]]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
@@ -148,9 +152,7 @@ def _read(file: Path) -> list[NodeLog]:
         with _OPENERS.get(file.suffix, open)(file, "rt", errors="replace") as lines:
             for pod, its in groupby(lines, key=_pod_of):
                 log = by_pod.setdefault(pod, NodeLog(""))
-                for at, text, pid in _lines(
-                    line[found.end() :] if (found := _POD.match(line)) else line for line in its
-                ):
+                for at, text, pid in _lines(_WRAPPED.sub("", line, count=1) for line in its):
                     log.times.append(at)
                     log.named.update(_MEMBER.findall(text))
                     if _ANY.search(text) and (sighting := _sighting(at, text, pid)):
@@ -163,8 +165,8 @@ def _read(file: Path) -> list[NodeLog]:
 
 
 def _pod_of(line: str) -> str:
-    found = _POD.match(line)
-    return found["pod"] if found else ""
+    found = _WRAPPED.match(line)
+    return (found["pod"] if found else None) or ""
 
 
 def _lines(lines: Iterable[str]) -> Iterator[tuple[float, str, str]]:
