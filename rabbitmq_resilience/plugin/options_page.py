@@ -58,7 +58,7 @@ _DEFAULTS: Mapping[str, str] = {
     "annotations": "`github` in GitHub's Actions",
     "seed": "the scenario's own",
     "repeat": "`1`",
-    "upgrade-to": "the next series, from the official image",
+    "upgrade-to": "the next series: its official image, or its release",
 }
 
 
