@@ -58,7 +58,7 @@ class QueuePart(Spec):
 class WorkloadFields(BackgroundPart, ConsumerPart, PublisherPart, QueuePart, WorkloadBase):
     """The fields of a workload, not checked against each other; ``Workload`` describes them."""
 
-    #: What needs to know how messages are made, or that each client has one channel.
+    #: What needs to know how messages are made.
     own_invariants = frozenset({"metadata", "dead_letters", "single_active_consumer", "flow", "held_back"})
 
     kind: Literal["confirmed_publish"] = "confirmed_publish"
