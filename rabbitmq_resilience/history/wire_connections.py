@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from rabbitmq_resilience.history.events import WireEvent
@@ -42,18 +43,22 @@ class ConnectionLife:
         """Return whether its handshake had ended, and nothing had ended the connection."""
         return self.connected_us is not None and self.connected_us <= t_us < self.closed_us
 
-    def state(self, t_us: float) -> str:
-        """Return what an open connection was doing: blocked, consuming or connected."""
+    @property
+    def stretches(self) -> Iterator[tuple[float, float, str]]:
+        """Yield from when to when it was open, and what it was doing: blocked, consuming or connected."""
+        if self.connected_us is None:
+            return
+        known = {self.connected_us, *(t_us for t_us, _ in self.changes)}
+        known |= {t_us for one in self.consumers for t_us in (one.from_us, one.to_us)}
+        moments = sorted(t_us for t_us in known if self.is_open(t_us))
+        for from_us, to_us in itertools.pairwise([*moments, self.closed_us]):
+            yield from_us, to_us, self._doing(from_us)
+
+    def _doing(self, t_us: float) -> str:
         said = [what for at_us, what in self.changes if at_us <= t_us]
-        if said[-1:] == ["blocked"]:
+        if said[-1] == "blocked":
             return "blocked"
         return "consuming" if any(one.from_us <= t_us < one.to_us for one in self.consumers) else "connected"
-
-    @property
-    def moments_us(self) -> set[float]:
-        """Return all times at which its state may have changed, also those that never came (infinite)."""
-        consumers = (t_us for one in self.consumers for t_us in (one.from_us, one.to_us))
-        return {self.opened_us, self.closed_us, *consumers, *(t_us for t_us, _ in self.changes)}
 
     def take(self, event: WireEvent) -> None:
         """Follow one of its events."""

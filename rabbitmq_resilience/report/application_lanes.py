@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
 
 from rabbitmq_resilience.history.events import ApplicationEvent, Event, WireEvent
 from rabbitmq_resilience.history.wire_connections import ConnectionLife, followed
@@ -24,23 +27,31 @@ def application_lanes(events: Iterable[Event], *, origin_us: int, end_us: int) -
     lanes = []
     for name, process_events in sorted(own.items()):
         mine = [connection for connection in connections if connection.process == name]
-        moments = {event.t_us for event in process_events}.union(*(each.moments_us for each in mine))
-        changes = [
-            ((t_us - origin_us) / 1e6, _state(process_events, mine, t_us))
-            for t_us in sorted(moments)
-            if process_events[0].t_us <= t_us < math.inf
-        ]
+        changes = [((t_us - origin_us) / 1e6, state) for t_us, state in _states(process_events, mine)]
         lanes.append(SwimLane(name, tuple(_intervals(changes, (end_us - origin_us) / 1e6))))
     return tuple(lanes)
 
 
-def _state(events: Sequence[ApplicationEvent], connections: Sequence[ConnectionLife], t_us: float) -> str:
-    """Return what a process was doing at a moment. Connections of its earlier lives do not count."""
-    last = [event for event in events if event.t_us <= t_us][-1]
-    if last.event != "started":
-        return "gone"
-    of_life = (each for each in connections if each.opened_us >= last.t_us and each.is_open(t_us))
-    return min((each.state(t_us) for each in of_life), key=STATES.index, default="reconnecting")
+def _states(events: Sequence[ApplicationEvent], connections: Sequence[ConnectionLife]) -> Iterator[tuple[float, str]]:
+    """Yield what a process was doing from each moment on at which it may have changed. Connections that a process left
+    open do not count for its next life."""
+    ends_us = [*(event.t_us for event in events if event.event != "started"), math.inf]
+    following = [*(event.t_us for event in events[1:]), math.inf]
+    known: list[tuple[float, float, str]] = [
+        (event.t_us, next_us, "reconnecting" if event.event == "started" else "gone")
+        for event, next_us in zip(events, following, strict=True)
+    ]
+    for connection in connections:
+        end_us = ends_us[bisect_right(ends_us, connection.opened_us)]
+        stretches = (stretch for stretch in connection.stretches if stretch[0] < end_us)
+        known += [(from_us, min(to_us, end_us), what) for from_us, to_us, what in stretches]
+    edges = [(t_us, by, what) for from_us, to_us, what in known for t_us, by in ((from_us, 1), (to_us, -1))]
+    counts: Counter[str] = Counter()
+    for t_us, there in groupby(sorted(edges), key=lambda edge: edge[0]):
+        for _, by, what in there:
+            counts[what] += by
+        if t_us < math.inf:
+            yield t_us, next((state for state in STATES if counts[state] > 0), "gone")
 
 
 def _intervals(changes: list[tuple[float, str]], end_s: float) -> Iterator[TimelineInterval]:

@@ -67,6 +67,18 @@ def test_another_connection_keeps_it_connected_and_a_block_shows() -> None:
     ]
 
 
+def test_a_connection_that_a_process_left_open_is_not_that_of_its_next_life() -> None:
+    found = states(
+        process(1, "started"),
+        opened(1, 1),
+        wire(2, "connected"),
+        process(4, "killed"),
+        process(5, "started"),
+        wire(8, "lost", by="client"),
+    )
+    assert found == [(1, 2, "reconnecting"), (2, 4, "connected"), (4, 5, "gone"), (5, 20, "reconnecting")]
+
+
 def test_each_process_has_its_lane_and_connections_of_others_have_none() -> None:
     events = [
         process(1, "started", "b-0"),
