@@ -140,6 +140,28 @@ def test_a_cut_under_a_living_process_is_refused(disk: Disk) -> None:
     disk.call("cut")
 
 
+@pytest.mark.core
+def test_programs_that_a_killed_broker_had_started_are_waited_for(disk: Disk, tmp_path: Path) -> None:
+    """They end a moment after it; here, as soon as a cut was refused."""
+    with subprocess.Popen(
+        [disk.built.programs / "operations"],
+        cwd=disk.root,
+        env=disk.environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as child:
+        assert child.stdin is not None and child.stdout is not None
+        child.stdin.write(b"open 1 wc file\n")
+        child.stdin.flush()
+        child.stdout.readline()
+        refusing = tmp_path / "disk-faults"
+        refusing.write_text(f'#!/bin/sh\n"{disk.built.control}" "$@" && exit\nkill -9 {child.pid}\nexit 1\n')
+        refusing.chmod(0o700)
+        node = PreloadedDisk("a1", disk.root, disk.state, disk.built.library, refusing, disk.state / "power.jsonl")
+        assert node.cut_power("ordered").names == 1
+        assert child.wait() == -9
+
+
 @pytest.mark.parametrize("first", ["early", "late"])
 def test_a_flush_covers_what_was_written_before_it_began(disk: Disk, first: str) -> None:
     command = [str(disk.built.programs / "marks"), str(disk.state), first]

@@ -19,12 +19,17 @@ from typing import Any, Literal
 from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.sut.broker.files import BrokerFiles
 from rabbitmq_resilience.sut.preload.library import DiskFaultsBuild, find_build
+from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
 #: What survives a power cut, see ``nemesis.power_cut``.
 FileSystem = Literal["ordered", "posix"]
 Call = Literal["write", "flush", "both"]
 
 _ANSWERS_WITHIN_S = 60.0
+#: Programs that a broker had started end a moment after it was killed; on a busy machine it can be seconds.
+_CHILDREN_END_WITHIN_S = 15.0
+#: How ``disk-faults cut`` says that they have not.
+_ALIVE = "a process that writes to this disk is alive"
 
 
 @dataclass(frozen=True)
@@ -84,12 +89,13 @@ class PreloadedDisk:
         self._run("prepare")
 
     def cut_power(self, model: FileSystem, *, torn_seed: int | None = None) -> TakenAway:
-        """Take away what was not flushed. The broker's processes must be gone.
+        """Take away what was not flushed, once the programs that the broker had started are gone, too. The broker must
+        be gone.
 
         ``torn_seed``: keep a part of it, chosen by that seed, see ``nemesis.power_cut``.
         """
         torn = [] if torn_seed is None else ["--torn", str(torn_seed)]
-        taken = self._json("cut", "--model", model, *torn)
+        taken = self._cut("--model", model, *torn)
         with self.log.open("a", encoding="utf-8") as log:
             log.write(json.dumps(taken) + "\n")
         root = f"{self.data.absolute()}/"
@@ -120,6 +126,25 @@ class PreloadedDisk:
             flushes["errors"],
             seen["not_followed"],
         )
+
+    def _cut(self, *arguments: str) -> dict[str, Any]:
+        alive: list[ClusterError] = []
+
+        def cut() -> dict[str, Any] | None:
+            try:
+                return self._json("cut", *arguments)
+            except ClusterError as error:
+                if _ALIVE not in str(error):
+                    raise
+                alive.append(error)
+                return None
+
+        try:
+            taken = wait_until(cut, timeout_s=_CHILDREN_END_WITHIN_S, what="the programs of a broker to end")
+        except WaitTimeout:
+            raise alive[-1] from None
+        assert taken is not None
+        return taken
 
     def _json(self, verb: str, *arguments: str) -> dict[str, Any]:
         answer: dict[str, Any] = json.loads(self._run(verb, *arguments))
