@@ -14,7 +14,8 @@ _NOT_SEEN = "; whether it was worked on first cannot be seen on the wire, and th
 
 class Settled(InvariantSpec):
     """At the end of the drain, no delivery waits for an acknowledgement on a channel that is open. Deliveries whose
-    channel ended first went back to their queue; they are counted, and came again. A program that acknowledges a
+    channel ended first went back to their queue; they are counted, and came again. ``basic.recover`` rejects all that
+    wait. In a transaction, acknowledgements count once it is committed. A program that acknowledges a
     message before it has worked on it looks like a fast one. One that acknowledges in batches has to do so when it has
     nothing more to do."""
 

@@ -265,6 +265,10 @@ class TappedChannel:
         """Record the end of a transaction, which has the messages that were published before it was asked for."""
         self._row(kind, tag=self._limits.pop(id(asked), 0), multiple=True)
 
+    def _recovered(self) -> None:
+        """Record that all deliveries that wait go back to their queues, also in a transaction."""
+        self._row(Kind.REJECTED, multiple=True, flag=True)
+
     def _consumes(self, asked: Any, reply: Any) -> None:
         tag = asked.consumer_tag if reply is None else reply.consumer_tag
         queue, automatic = self._named(asked), bool(asked.no_ack)
@@ -299,6 +303,7 @@ _SENT: Mapping[tuple[Side, type], Callable[[TappedChannel, Any], None]] = {
     (Side.CLIENT, spec.Basic.Nack): lambda c, m: c._settled(Kind.REJECTED, m),
     (Side.BROKER, spec.Basic.Nack): lambda c, m: c._settled(Kind.NACKED, m),
     (Side.CLIENT, spec.Basic.Reject): lambda c, m: c._settled(Kind.REJECTED, m),
+    (Side.CLIENT, spec.Basic.RecoverAsync): lambda c, _: c._recovered(),
     (Side.CLIENT, spec.Basic.Cancel): TappedChannel._cancelled_by_client,
     (Side.BROKER, spec.Basic.Cancel): TappedChannel._cancelled_by_broker,
 }
@@ -312,6 +317,7 @@ _DONE: Mapping[type, Callable[[TappedChannel, Any, Any], None]] = {
     spec.Exchange.Declare: TappedChannel._exchange_declared,
     spec.Basic.Qos: TappedChannel._limited,
     spec.Basic.Consume: TappedChannel._consumes,
+    spec.Basic.Recover: lambda c, *_: c._recovered(),
     spec.Tx.Commit: lambda c, asked, _: c._ended(Kind.COMMITTED, asked),
     spec.Tx.Rollback: lambda c, asked, _: c._ended(Kind.ROLLED_BACK, asked),
 }

@@ -70,16 +70,27 @@ class TappedDelivery:
     #: Whether its channel ended first, so that the broker took it back.
     taken_back: bool = False
 
+    def settle(self, row: Row, *, at_us: int) -> None:
+        """Take what a row says, which had its effect at that moment."""
+        self.settled, self.settled_us = True, at_us
+        self.rejected = row.kind == Kind.REJECTED
+        self.requeued = self.rejected and row.flag
+
 
 @dataclass
 class _WaitingMessages:
     """What waits on a channel: publishes by the tag of their confirm, those of a transaction, mandatory ones without
-    confirms by what a return says of them, and unsettled deliveries."""
+    confirms by what a return says of them, unsettled deliveries, and those that an open transaction settles."""
 
     confirms: dict[int, TappedPublish] = field(default_factory=dict)
     transaction: list[TappedPublish] = field(default_factory=list)
     mandatory: defaultdict[tuple[int, Route], deque[TappedPublish]] = field(default_factory=lambda: defaultdict(deque))
     deliveries: dict[int, TappedDelivery] = field(default_factory=dict)
+    settling: dict[int, tuple[TappedDelivery, Row]] = field(default_factory=dict)
+
+    @property
+    def unsettled(self) -> list[TappedDelivery]:
+        return [*self.deliveries.values(), *(delivery for delivery, _ in self.settling.values())]
 
 
 class WireMessages:
@@ -123,7 +134,7 @@ class WireMessages:
             ended_us = self._ends.get(session)
             for publish in [*channel.confirms.values(), *channel.transaction]:
                 publish.outcome_us = ended_us or last_us
-            for delivery in channel.deliveries.values():
+            for delivery in channel.unsettled:
                 late = drained_us is not None and delivery.received_us >= drained_us
                 delivery.taken_back = ended_us is not None and (late or ended_us < asked_us)
         return sorted(events, key=lambda event: event.t_us)
@@ -140,7 +151,7 @@ class WireMessages:
         """Return how many deliveries wait for an acknowledgement on channels that are open."""
         self.events()
         channels = [channel for session, channel in self._channels.items() if session not in self._ends]
-        return sum(len(channel.deliveries) for channel in channels)
+        return sum(len(channel.unsettled) for channel in channels)
 
     def _follow(self, event: WireEvent) -> None:
         match event.what:
@@ -180,18 +191,25 @@ class WireMessages:
             case Kind.ACKED | Kind.REJECTED:
                 for tag in _meant(row, channel.deliveries):
                     delivery = channel.deliveries.pop(tag)
-                    delivery.settled, delivery.settled_us = True, row.t_us
-                    delivery.rejected = kind is Kind.REJECTED
-                    delivery.requeued = delivery.rejected and row.flag
+                    if Mode(row.mode) is Mode.TRANSACTIONS:
+                        channel.settling[tag] = delivery, row
+                    else:
+                        delivery.settle(row, at_us=row.t_us)
 
     def _end_transaction(self, row: Row, channel: _WaitingMessages) -> None:
         """Settle the messages of a transaction. Those that were published after its end was asked for belong to the
-        next one."""
+        next one. After a rollback, deliveries that it had settled wait again."""
         outcome = Outcome.CONFIRMED if row.kind == Kind.COMMITTED else Outcome.NACKED
         for publish in channel.transaction:
             if publish.tag <= row.tag:
                 self._settle(publish, outcome, row.t_us)
         channel.transaction = [publish for publish in channel.transaction if publish.tag > row.tag]
+        for tag, (delivery, settled) in channel.settling.items():
+            if row.kind == Kind.COMMITTED:
+                delivery.settle(settled, at_us=row.t_us)
+            else:
+                channel.deliveries[tag] = delivery
+        channel.settling.clear()
 
     def _published(self, row: Row, session: Session, channel: _WaitingMessages) -> None:
         process, node = self._connection(row.connection)

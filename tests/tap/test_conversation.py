@@ -162,6 +162,18 @@ def test_publishes_right_after_the_request_for_confirms_are_counted() -> None:
     assert rows == [("PUBLISHED", 0), ("PUBLISHED", 1), ("PUBLISHED", 2), ("CONFIRMED", 2)]
 
 
+def test_deliveries_that_are_recovered_are_rejected_to_come_again() -> None:
+    found = heard(
+        (CLIENT, say("channel.open") + say("basic.consume", queue="q", tag="a")),
+        (BROKER, say("basic.consume-ok", tag="a") + say("basic.deliver", tag="a", delivery=1) + message(b"")),
+        (CLIENT, say("basic.recover", requeue=True)),
+        (BROKER, say("basic.recover-ok")),
+    )
+    rows = [fields for what, _, _, fields in found if what == "row"]
+    assert [row["kind"] for row in rows] == ["DELIVERED", "REJECTED"]
+    assert (rows[1]["tag"], rows[1]["multiple"], rows[1]["flag"]) == (0, True, True)
+
+
 def test_what_a_broker_adds_does_not_make_another_message() -> None:
     given = {"headers": {"a": 1}, "correlation_id": "c"}
     added = given | {"headers": {"a": 1, "x-delivery-count": 2, "x-first-death-queue": "q"}, "expiration": "4"}

@@ -131,6 +131,17 @@ def test_an_acknowledgement_is_early_if_it_came_well_before_the_commit(
     assert numbers["early_s_max"] == (0.002 if early else 0.0)
 
 
+def test_an_acknowledgement_in_a_transaction_counts_once_it_is_committed(tmp_path: Path) -> None:
+    """After a rollback the delivery waits again, and a commit later does not settle it."""
+    rows = [*published(1), *published(2), got(300, 1), got(310, 2)]
+    rows += [settled(400, 1)._replace(mode=Mode.TRANSACTIONS), Row(410, 1, 0, Kind.ROLLED_BACK)]
+    rows += [settled(420, 2)._replace(mode=Mode.TRANSACTIONS), Row(9_000, 1, 0, Kind.COMMITTED)]
+    work = committed(tmp_path, rows, job_0=wrote(line(2, 8_000)))
+    assert not list(work.events())
+    numbers = work.by_process()["job-0"]
+    assert (numbers["acknowledged"], numbers["early"]) == (1, 0)
+
+
 def test_programs_that_commit_nothing_are_not_judged(tmp_path: Path) -> None:
     """One writes what it works on, and one lines that say nothing."""
     rows = [*published(1), got(300, 1), settled(400, 1), *published(2), got(300, 2, by=3), settled(400, 2, by=3)]

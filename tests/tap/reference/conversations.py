@@ -254,6 +254,8 @@ class Heard:
             elif each.name == "basic.consume":
                 fields = {"automatic": asked["no_ack"], "prefetch": life.prefetch(each), "session": life.session}
                 self._say("consuming", channel, consumer=each.reply.get("tag", asked["tag"]), queue=queue, **fields)
+            elif each.name == "basic.recover":
+                self._row(life, "REJECTED", tag=0, multiple=True, flag=True, mode="PLAIN")
             elif each.name in {"tx.commit", "tx.rollback"}:
                 kind = {"tx.commit": "COMMITTED", "tx.rollback": "ROLLED_BACK"}[each.name]
                 self._row(life, kind, tag=each.published, multiple=True)
