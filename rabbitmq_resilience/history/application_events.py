@@ -34,7 +34,7 @@ class ApplicationUseEvent(Event):
       a limit of prefetch), ``acknowledged``, ``returned`` to their queue with the channel that they came on, and
       ``unsettled`` at the end; ``unsettled_in``: of these the number by queue.
     - ``work`` of a process whose program wrote lines about its work: how often it ``worked_on`` and ``committed``
-      messages; the messages that it ``acknowledged``, and of these the ones that no process committed
+      messages; the messages that it ``acknowledged``, and of these the ones that its program never committed
       (``uncommitted``), or only later (``early``, by ``early_s_max`` at most); commits of messages that did not come
       (``unmatched``); lines that say nothing (``unread``, ``first_unread``).
     - ``plain_lost``: messages without confirms that did not arrive, by process; ``may_have_expired``: messages with a
@@ -55,8 +55,8 @@ class ApplicationUseEvent(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class UncommittedEvent(Event):
-    """A message that ``process`` took from ``queue`` and acknowledged at that moment, and that no process committed, in
-    an application that says what it commits."""
+    """A message that ``process`` took from ``queue`` and acknowledged at that moment, and that its program never
+    committed, though it says what it commits."""
 
     kind: ClassVar[str] = "uncommitted"
 

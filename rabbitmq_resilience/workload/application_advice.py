@@ -43,7 +43,7 @@ def advised(use: Mapping[str, Any]) -> Iterator[str]:
 def _of_work(process: str, work: Mapping[str, Any]) -> Iterator[str]:
     """Yield advice from what a process wrote of its work, and from lines that could not be read."""
     if work.get("uncommitted"):
-        text = f"{process} acknowledged {work['uncommitted']:,} messages that no process committed"
+        text = f"{process} acknowledged {work['uncommitted']:,} messages that its program never committed"
         yield f"{text}: they are lost; acknowledge after the work"
     if work.get("early"):
         text = f"{process} acknowledged {work['early']:,} messages before they were committed"

@@ -35,7 +35,7 @@ def test_a_message_that_was_lost_with_its_process_is_named() -> None:
     assert finding.verdict == Verdict.INVALID
     assert finding.examples == (
         "job-0 acknowledged a message of q1 at +19.500 s, with no fault active, and was killed at +20.000 s; "
-        "no process committed it",
+        "its program never committed it",
     )
     assert finding.summary == f"1 message was acknowledged, and never committed; {finding.examples[0]}"
 
@@ -48,6 +48,13 @@ def test_a_line_that_may_be_its_commit_makes_a_loss_uncertain(unclear: dict[str,
     assert finding.summary.endswith("never committed, and 1 line of the program may have said so")
     assert finding.examples[0].startswith(unclear.get("first_unread", "job-0 acknowledged"))
     assert found(LOST, LOST, uncommitted=2, **unclear).verdict == Verdict.INVALID
+
+
+def test_lines_of_a_program_that_gets_no_messages_hide_no_loss() -> None:
+    given = [cluster(), queues("q1"), phases(), load(10, None), fault(20, 22, name="kill_client"), node_states()]
+    web = USE | {"delivered": 0, "work": {**NUMBERS, "committed": 0, "unread": 5, "first_unread": "logs/web-0, line 1"}}
+    used = event(94, "application_use", processes={"web-0": web, "job-0": use(uncommitted=1)})
+    assert checked("committed", history([], [], [*given, used, LOST])).verdict == Verdict.INVALID
 
 
 def test_what_was_committed_late_is_reported() -> None:
@@ -64,7 +71,7 @@ def test_what_was_committed_late_is_reported() -> None:
         ({"committed": 0, "acknowledged": 0, "worked_on": 9}, "no process wrote what it committed"),
         ({"committed": 0, "acknowledged": 0, "unread": 9}, "9 lines of the program say nothing"),
         ({"committed": 9, "unmatched": 9, "uncommitted": 9}, "names no message that it got"),
-        ({"committed": 9, "acknowledged": 0}, "acknowledged no message with a message_id"),
+        ({"committed": 9, "acknowledged": 0}, "acknowledged no message that it has to commit"),
     ],
 )
 def test_nothing_is_said_of_what_the_program_does_not_write(work: dict[str, Any], said: str) -> None:
@@ -83,7 +90,7 @@ def test_advice_names_what_is_unsafe_and_what_could_not_be_read() -> None:
     silent = {"plain": 0, "unroutable": 0, "unlimited": False}
     said = list(advised({"processes": {"job-0": work | silent}, "plain_lost": {}}))
     assert said == [
-        "job-0 acknowledged 1 messages that no process committed: they are lost; acknowledge after the work",
+        "job-0 acknowledged 1 messages that its program never committed: they are lost; acknowledge after the work",
         "job-0 acknowledged 3 messages before they were committed, up to 0.25 s: "
         "if it dies meanwhile, they are lost; acknowledge after the work",
         "job-0 wrote 2 lines that say nothing of its work; logs/job-0, line 3, is no JSON",

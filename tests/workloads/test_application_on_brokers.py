@@ -162,4 +162,4 @@ def test_a_worker_that_acknowledges_before_its_work_is_found(
     assert verdicts(result) == expected, result.document["invariants"]
     notes = [event.detail for event in result.run.events() if isinstance(event, NoteEvent)]
     assert len([note for note in notes if note.startswith("worker-0 acknowledged ")]) == advice, notes
-    assert ("no process committed it" in found["summary"]) == (verdict == "INVALID")
+    assert ("its program never committed it" in found["summary"]) == (verdict == "INVALID")

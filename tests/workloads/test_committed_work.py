@@ -46,6 +46,7 @@ def committed(
     folder: Path, rows: Sequence[Row], *, epoch_us: int | None = -int(EPOCH_S * 1e6), **work: WorkOfProcess
 ) -> CommittedWork:
     """Convert rows of one connection for each process, and what processes wrote: ``job_0`` for job-0."""
+    folder.mkdir(exist_ok=True)
     with EventLog(folder / EVENTS_FILE) as log:
         for number, process in enumerate(PROCESSES):
             log.record("wire", t_us=1, connection=number, what="opened", fields={"process": process, "node": "a1"})
@@ -87,6 +88,47 @@ def test_a_message_that_is_taken_again_after_its_loss_is_lost_once(tmp_path: Pat
     rows = [*published(1), *(got(t_us, 1, tag=t_us) for t_us in (300, 400)), settled(500, 300), settled(500, 400)]
     work = committed(tmp_path, [*rows, *published(2), got(600, 2), settled(601, 2)], job_0=wrote(line(2)))
     assert [event["t_us"] for event in work.events()] == [500]
+
+
+def test_a_program_does_not_commit_the_copy_of_another(tmp_path: Path) -> None:
+    """A fan-out brings a message to two queues. Where programs share a queue, any of them may have committed it."""
+    rows = [*published(1), *published(2), got(300, 1), settled(500, 1), got(310, 2), settled(510, 2)]
+    copy = [got(300, 1, by=3, place="q2"), settled(400, 1, by=3)]
+    own, other = wrote(line(2, 400)), wrote(line(1, 350))
+    assert [one["queue"] for one in committed(tmp_path / "1", [*rows, *copy], job_0=own, other_0=other).events()] == [
+        "q"
+    ]
+    shared = [row._replace(place="q") if row.place else row for row in copy]
+    assert not list(committed(tmp_path / "2", [*rows, *shared], job_0=own, other_0=other).events())
+
+
+def test_a_program_that_gets_its_work_another_way_may_commit_it(tmp_path: Path) -> None:
+    rows = [*published(1), *published(2), got(300, 1), settled(500, 1), got(310, 2), settled(510, 2)]
+    assert not list(committed(tmp_path, rows, job_0=wrote(line(2)), other_0=wrote(line(1))).events())
+
+
+def test_messages_that_share_a_message_id_need_a_commit_each(tmp_path: Path) -> None:
+    """With another body it is another message; with the same it is one, however often it comes."""
+    other = [row._replace(tag=9, body=7 if row.kind is Kind.PUBLISHED else 0) for row in published(1)]
+    rows = [*published(1), *other, got(300, 1), got(310, 1, tag=2, body=7), got(320, 1, tag=3), settled(500, 1)]
+    rows += [settled(600, 2), settled(700, 3)]
+    assert [one["t_us"] for one in committed(tmp_path / "1", rows, job_0=wrote(line(1))).events()] == [600]
+    assert not list(committed(tmp_path / "2", rows, job_0=wrote(line(1), line(1))).events())
+
+
+@pytest.mark.parametrize(("body", "lost"), [(1, []), (7, [500])])
+def test_a_message_that_is_published_again_before_it_is_acknowledged_waits(
+    body: int, lost: list[int], tmp_path: Path
+) -> None:
+    """So do programs that try again later. A message with another body says nothing of the first."""
+    again = [row._replace(t_us=row.t_us + 250, connection=2, body=body) for row in published(1)]
+    rows = [*published(1), *published(2), got(300, 1), *again, settled(500, 1), got(310, 2), settled(510, 2)]
+    work = committed(tmp_path / "1", rows, job_0=wrote(line(2, 400)))
+    assert [one["t_us"] for one in work.events()] == lost
+    rows += [got(600, 1, tag=3, body=body), settled(9_000, 3)]
+    found = committed(tmp_path / "2", rows, job_0=wrote(line(2, 400), line(1, 8_000)))
+    assert found.by_process()["job-0"]["early"] == (1 if lost else 0)
+    assert [one["t_us"] for one in committed(tmp_path / "3", rows, job_0=wrote(line(2))).events()] == [*lost, 9_000]
 
 
 #: By what it is, the rows of a message that need not be committed.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from rabbitmq_resilience.tap.wire_history import Kind, Mode, Row
 from tests.invariants.literal import us
-from tests.invariants.references.application_played import DRAINED_S, PLACES, Case, reached_by
+from tests.invariants.references.application_played import DRAINED_S, PLACES, PROCESSES, Case, reached_by
 from tests.invariants.references.application_rows import ENDS, Got, Sent, covers, gone_of
 
 
@@ -17,28 +17,41 @@ def committed_verdict(case: Case, sent: Sequence[Sent]) -> tuple[str, tuple[int,
     came = {row.identity for row in case.rows if row.kind in (Kind.DELIVERED, Kind.GOT)}
     unmatched = sum(identity not in came for _, identity, _ in case.work)
     counts, lost = [0, 0], set()
+    bodies: dict[int, list[int]] = {}
     for number, row in enumerate(case.rows):
         if row.kind not in (Kind.DELIVERED, Kind.GOT) or row.t_us >= us(DRAINED_S):
             continue
         same = [
-            one.row.named and one.row.mode is not Mode.PLAIN
+            one.row
             for one in sent
-            if one.row.identity == row.identity and one.outcome == "confirmed"
+            if (one.row.identity, one.row.body) == (row.identity, row.body) and one.outcome == "confirmed"
+            if one.row.named and one.row.mode is not Mode.PLAIN
         ]
         at_us = acknowledged_us(case, number)
-        if not case.work or not any(same) or at_us is None:
+        if not case.work or not same or at_us is None:
+            continue
+        moments = [at_s for _, identity, at_s in case.work if identity == row.identity]
+        late = all(at_s is not None and us(at_s) > at_us + 2_000 for at_s in moments)
+        if late and any(one.t_us >= row.t_us for one in same):  # all processes are one program
             continue
         counts[0] += 1
-        moments = [at_s for _, identity, at_s in case.work if identity == row.identity]
-        if not moments:
-            lost.add(row.identity)
-        elif row.mode is not Mode.AUTOMATIC:
-            counts[1] += all(at_s is not None and us(at_s) > at_us + 2_000 for at_s in moments)
+        known = bodies.setdefault(row.identity, [])
+        known += [row.body] if row.body not in known else []
+        if len(moments) <= known.index(row.body):
+            lost.add((row.identity, row.body))
+        counts[1] += bool(moments) and late and row.mode is not Mode.AUTOMATIC
     numbers = (counts[0], len(lost), counts[1], unmatched)
     if not counts[0] or len(case.work) == unmatched:
         return "UNKNOWN", numbers
-    unclear = len(lost) <= case.unread + unmatched
+    unclear = len(lost) <= (case.unread if is_able(case, PROCESSES[1]) else 0) + unmatched
     return "VALID" if not lost else "UNKNOWN" if unclear else "INVALID", numbers
+
+
+def is_able(case: Case, process: str) -> bool:
+    """Return whether a process got a message, or said that it committed one."""
+    mine = {number for _, number, what, _, fields in case.wire if what == "opened" and fields["process"] == process}
+    got = any(row.connection in mine for row in case.rows if row.kind in (Kind.DELIVERED, Kind.GOT))
+    return got or any(by == process for by, _, _ in case.work)
 
 
 def acknowledged_us(case: Case, number: int) -> int | None:
