@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol, runtime_checkable
 
 from rabbitmq_resilience.model.stressors import Stressors
+
+#: The prefix of a need (see ``nemesis.footprint.Footprint.needs``) for the image of a program.
+PROGRAM_IMAGE = "the image "
 
 
 @dataclass(frozen=True)
@@ -98,4 +103,46 @@ class NodeClocks(Protocol):
     def turn_clock(self, node: str, *, by_s: float) -> None:
         """Turn the clock of a node that got its own clock: forwards, or backwards if ``by_s`` is negative. Its
         processes notice this within a second or two. Repeated turns add up."""
+        ...
+
+
+class StartedProgram(Protocol):
+    """A program, from its start to its end."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None:
+        """Return the status with which it ended; None while it runs."""
+        ...
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Return the status with which it ended. Raise subprocess.TimeoutExpired if it does not end in time."""
+        ...
+
+    def send_signal(self, number: int, /) -> None:
+        """Send a signal, unless the program has ended."""
+        ...
+
+    def kill_all(self) -> None:
+        """Kill the program and all that it has started, also what it has left."""
+        ...
+
+
+@runtime_checkable
+class ProgramImages(Protocol):
+    """A cluster whose container engine runs images of other programs, on this machine's network."""
+
+    def run_image(
+        self,
+        image: str,
+        command: Sequence[str],
+        environ: Mapping[str, str],
+        *,
+        folder: Path | None,
+        readable: Collection[Path],
+        log: Path,
+    ) -> StartedProgram:
+        """Start a program; without a ``command`` it is the image's own. It is shown ``folder``, in which it is run, and
+        ``readable`` files. ``log`` gets its output. It ends with the cluster at the latest. Raise ``ClusterError``."""
         ...

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 
 from rabbitmq_resilience.model.base import Spec
+from rabbitmq_resilience.sut.container_protocol import PROGRAM_IMAGE
 from rabbitmq_resilience.tap.tap import KeptProperties
 from rabbitmq_resilience.workload.workload_base import WorkloadBase
 
@@ -45,16 +46,19 @@ class ApplicationProcess(Spec):
     """A program of the application, run ``number`` times.
 
     ``command`` is a list of the program and its arguments, without a shell; ``{python}`` is the Python that plays the
-    scenario, which has pika, and ``{name}`` the name of the process (``worker-0``). ``folder``: where it is run,
-    relative to the fault file. ``environ``: further variables of its environment, which are recorded; a secret goes
-    into the environment of pytest, which processes get too. ``restarted``: it is started again when it ends by itself,
-    as a supervisor does. ``stops``: when it is asked to end. ``before_drain`` is for programs that publish: the drain
-    begins when they have ended. ``after_drain`` is for those that consume. It is asked by ``stop_signal``, and killed
-    if it does not end within ``stop_within_s``.
+    scenario, which has pika, and ``{name}`` the name of the process (``worker-0``). ``image``: with containers, the
+    image that it is run in, on the network of this machine; without a ``command``, its own one is run. ``folder``:
+    where it is run, relative to the fault file; an image sees that folder at the same path, and cannot write there.
+    ``environ``: further variables of its environment, which are recorded; a secret goes into the environment of pytest,
+    which commands get too. ``restarted``: it is started again when it ends by itself, as a supervisor does. ``stops``:
+    when it is asked to end. ``before_drain`` is for programs that publish: the drain begins when they have ended.
+    ``after_drain`` is for those that consume. It is asked by ``stop_signal``, and killed if it does not end within
+    ``stop_within_s``.
     """
 
     name: Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,40}$")]
-    command: Annotated[tuple[str, ...], Field(min_length=1)]
+    command: tuple[str, ...] = ()
+    image: Annotated[str, Field(min_length=1, max_length=300)] | None = None
     folder: Path | None = None
     environ: Mapping[str, str] = Field(default_factory=dict)
     number: Annotated[int, Field(ge=1, le=PROCESSES_MAX)] = 1
@@ -68,16 +72,24 @@ class ApplicationProcess(Spec):
     def _are_variables(cls, environ: Mapping[str, str]) -> Mapping[str, str]:
         return _checked(environ)
 
+    @model_validator(mode="after")
+    def _can_be_run(self) -> ApplicationProcess:
+        if self.image is None and not self.command:
+            raise ValueError("there is no command; write command: [PROGRAM, ARGUMENT, ...]")
+        if self.image is not None and PYTHON in self.command:
+            raise ValueError(f"{PYTHON} is a program of this machine; name the one of the image {self.image}")
+        return self
+
     @property
     def instances(self) -> tuple[str, ...]:
         """Return the names of its processes: ``worker-0``, ``worker-1``, ..."""
         return tuple(f"{self.name}-{i}" for i in range(self.number))
 
     def __str__(self) -> str:
-        return f"{self.name} ({shlex.join(self.command)})"
+        return f"{self.name} ({' '.join(filter(None, [self.image, shlex.join(self.command)]))})"
 
     def arguments(self, name: str) -> list[str]:
-        """Return the command of the process with that name, as it is run on this machine."""
+        """Return the command of the process with that name, as it is run on this machine or in its image."""
         return [sys.executable if word == PYTHON else word.replace(NAME, name) for word in self.command]
 
 
@@ -149,8 +161,11 @@ class ApplicationWorkload(WorkloadBase):
         return self
 
     def with_folders(self, folder_of: Callable[[Path], Path]) -> ApplicationWorkload:
-        """Return the workload with another folder for each process; one without a folder has that of the file."""
-        processes = tuple(p.model_copy(update={"folder": folder_of(p.folder or Path())}) for p in self.processes)
+        """Return the workload with another folder for each process; a command without a folder has that of the file."""
+        processes = tuple(
+            p.model_copy(update={"folder": folder_of(p.folder or Path())}) if p.folder or not p.image else p
+            for p in self.processes
+        )
         return self.model_copy(update={"processes": processes})
 
     @property
@@ -164,6 +179,10 @@ class ApplicationWorkload(WorkloadBase):
         return of_program or ((name,) if name in self.instances else ())
 
     @property
+    def needs(self) -> frozenset[str]:
+        return frozenset(f"{PROGRAM_IMAGE}{process.image}" for process in self.processes if process.image is not None)
+
+    @property
     def clients(self) -> list[str]:
         return [f"{ROLE}:{name}" for name in self.instances]
 
@@ -173,9 +192,12 @@ def missing_programs(workload: ApplicationWorkload, folder: Path) -> Iterator[tu
     the fault file."""
     for index, process in enumerate(workload.processes):
         where = (folder / process.folder) if process.folder is not None else folder
-        program = process.arguments(process.name)[0]
-        found = which(program) if "/" not in program else which(str((where / program).resolve()))
         if not where.is_dir():
             yield index, f"{process.name} is run in {where}, and there is no such folder"
-        elif found is None:
+            continue
+        if process.image is not None:
+            continue
+        program = process.arguments(process.name)[0]
+        found = which(program) if "/" not in program else which(str((where / program).resolve()))
+        if found is None:
             yield index, f"{process.name} has no program {program} that can be run; prepare the application first"

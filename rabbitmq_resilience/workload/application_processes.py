@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,9 @@ from urllib.parse import quote
 
 from rabbitmq_resilience.history.history import now_us
 from rabbitmq_resilience.model.access import Access, Endpoint
+from rabbitmq_resilience.model.errors import ClusterError
+from rabbitmq_resilience.sut.container_protocol import ProgramImages, StartedProgram
+from rabbitmq_resilience.sut.protocol import Cluster
 from rabbitmq_resilience.workload.application_model import ApplicationProcess, Variables
 from rabbitmq_resilience.workload.process_guard import ProcessGuard
 from rabbitmq_resilience.workload.work_lines import WORK_VARIABLE, work_path
@@ -28,9 +31,32 @@ RESTART_AFTER_S = 1.0
 Record = Callable[..., object]
 
 
+class LocalProgram:
+    """A process of this machine, as ``container_protocol.StartedProgram``, and the group that it leads."""
+
+    def __init__(self, command: Sequence[str], *, guard: ProcessGuard, **fields: Any) -> None:
+        """Start it. ``fields`` are those of subprocess.Popen. Raise OSError if it cannot be run."""
+        self._guard = guard
+        # With a group of its own, Ctrl-C in a terminal goes to the parent only.
+        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, process_group=0, **fields)
+        self.pid = self._process.pid
+        self.poll, self.wait = self._process.poll, self._process.wait
+        guard.add(self.pid)
+
+    def send_signal(self, number: int) -> None:
+        with suppress(ProcessLookupError):
+            self._process.send_signal(number)
+
+    def kill_all(self) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self._guard.remove(self.pid)
+
+
 class ApplicationInstance:
     """One process of the application. After a restart the next process takes its place. ``record`` gets the events of
-    the kind "application". ``pid``, ``ended``, ``kill`` and ``start`` are as those of ``worker.Worker``."""
+    the kind "application". ``run_image`` starts the program of an image. ``pid``, ``ended``, ``kill`` and ``start`` are
+    as those of ``worker.Worker``."""
 
     def __init__(
         self,
@@ -41,15 +67,17 @@ class ApplicationInstance:
         *,
         record: Record,
         guard: ProcessGuard,
+        run_image: Callable[..., StartedProgram] | None = None,
     ) -> None:
         self.name = name
+        self._run_image = run_image
         self._guard = guard
         self.stated = stated
         self._environ = environ
         self._log = log
         self._record = record
         self._lives = 0
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: StartedProgram | None = None
         self._asked = False
         #: The lives that were killed, whose end is recorded where they are killed.
         self._killed: set[int] = set()
@@ -75,29 +103,29 @@ class ApplicationInstance:
     def start(self) -> None:
         """Start the process. Raise WorkloadError if it cannot be run."""
         with self._lock:
-            work = {WORK_VARIABLE: str(work_path(self._log.parent, self.name, self._lives))}
             try:
-                with self._log.open("ab") as log:
-                    self._log_bytes = log.tell()
-                    self._process = subprocess.Popen(
-                        self.stated.arguments(self.name),
-                        cwd=self.stated.folder,
-                        env={**os.environ, **self.stated.environ, **self._environ, **work},
-                        stdin=subprocess.DEVNULL,
-                        stdout=log,
-                        stderr=log,
-                        process_group=0,  # Ctrl-C in a terminal goes to the parent only
-                    )
-            except OSError as error:
+                self._process = self._started()
+            except (OSError, ClusterError) as error:
                 raise WorkloadError(f"{self.name} cannot be run: {error}") from error
-            self._guard.add(self._process.pid)
             self._asked = False
             self._say("started", pid=self._process.pid)
             self._watcher = threading.Thread(target=self._watch, args=(self._process, self._lives), daemon=True)
             self._watcher.start()
             self._lives += 1
 
-    def _watch(self, process: subprocess.Popen[bytes], life: int) -> None:
+    def _started(self) -> StartedProgram:
+        command, folder = self.stated.arguments(self.name), self.stated.folder
+        environ = {**self.stated.environ, **self._environ}
+        with self._log.open("ab") as log:
+            self._log_bytes = log.tell()
+            if self.stated.image is None:
+                work = {WORK_VARIABLE: str(work_path(self._log.parent, self.name, self._lives))}
+                everything = {**os.environ, **environ, **work}
+                return LocalProgram(command, guard=self._guard, cwd=folder, env=everything, stdout=log, stderr=log)
+        assert self._run_image is not None, "the application is run on a cluster"
+        return self._run_image(self.stated.image, command, environ, folder=folder, log=self._log)
+
+    def _watch(self, process: StartedProgram, life: int) -> None:
         """Record how the process ends, and start it again if it is restarted."""
         status = process.wait()
         with self._lock:
@@ -106,7 +134,7 @@ class ApplicationInstance:
             event = "stopped" if self._asked else "ended"
             self._say(event, life=life, status=status, detail="" if self._asked else self._last_lines())
             if not self._asked:
-                self._signal(signal.SIGKILL)  # what it has started and left
+                process.kill_all()  # what it has started and left
             if not self._asked and self.stated.restarted:
                 self._restart = threading.Timer(RESTART_AFTER_S, self._start_again)
                 self._restart.daemon = True
@@ -124,7 +152,7 @@ class ApplicationInstance:
             if self._process is None or self.ended:
                 raise WorkloadError(f"{self.name} does not run")
             self._killed.add(self._lives - 1)
-            self._signal(signal.SIGKILL)
+            self._process.kill_all()
             self._process.wait()
             self._say("killed", life=self._lives - 1)
 
@@ -135,8 +163,7 @@ class ApplicationInstance:
             if self._restart is not None:
                 self._restart.cancel()
             if not self.ended and self._process is not None:
-                with suppress(ProcessLookupError):
-                    self._process.send_signal(getattr(signal, f"SIG{self.stated.stop_signal}"))
+                self._process.send_signal(getattr(signal, f"SIG{self.stated.stop_signal}"))
 
     def await_end(self, *, timeout_s: float) -> bool:
         """Wait until the process has ended, and kill it if it does not. Return whether it ended by itself."""
@@ -147,13 +174,13 @@ class ApplicationInstance:
         except subprocess.TimeoutExpired:
             with self._lock:
                 self._killed.add(self._lives - 1)
-                self._signal(signal.SIGKILL)
+                self._process.kill_all()
                 self._process.wait()
                 self._say("hung", life=self._lives - 1, detail=f"it did not end within {timeout_s:g} s")
             return False
         if self._watcher is not None:
             self._watcher.join()  # it records the end
-        self._signal(signal.SIGKILL)
+        self._process.kill_all()
         return True
 
     def close(self) -> None:
@@ -164,15 +191,8 @@ class ApplicationInstance:
             if self._restart is not None:
                 self._restart.cancel()
             if self._process is not None:
-                self._signal(signal.SIGKILL)
+                self._process.kill_all()
                 self._process.wait()
-
-    def _signal(self, number: int) -> None:
-        """Send a signal to the process's group, which may have others in it after the process has ended."""
-        if self._process is not None:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(self._process.pid, number)
-            self._guard.remove(self._process.pid)
 
     def _last_lines(self) -> str:
         """Return the end of what the last process has written."""
@@ -183,6 +203,15 @@ class ApplicationInstance:
 
     def _say(self, event: str, **fields: Any) -> None:
         self._record("application", t_us=now_us(), process=self.name, event=event, **{"life": self._lives, **fields})
+
+
+def run_image(cluster: Cluster, authority: Path, image: str, *started: Any, **where: Any) -> StartedProgram:
+    """Start the program of an image, see ``ProgramImages``. It finds the ``authority`` of the tap's certificate at the
+    same path, if there is one. Raise ClusterError if it cannot be run."""
+    if not isinstance(cluster, ProgramImages):
+        raise ClusterError(f"the driver {cluster.driver} runs no images")
+    readable = [authority] if authority.exists() else []
+    return cluster.run_image(image, *started, readable=readable, **where)
 
 
 def environment_of(

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 from rabbitmq_resilience.workload.application_advice import advised, unjudged
 from rabbitmq_resilience.workload.application_history import Application, ApplicationHistory
 from rabbitmq_resilience.workload.application_model import ROLE, ApplicationWorkload
-from rabbitmq_resilience.workload.application_processes import ApplicationInstance, end_all, environment_of
+from rabbitmq_resilience.workload.application_processes import ApplicationInstance, end_all, environment_of, run_image
 from rabbitmq_resilience.workload.application_queues import ApplicationQueues, declared
 from rabbitmq_resilience.workload.awaited_messages import AwaitedMessages
 from rabbitmq_resilience.workload.committed_work import EARLY_US, CommittedWork, epoch_us
@@ -76,7 +77,13 @@ class RunningApplication(Closing):
             self._messages = WireMessages(folder)
             self.instances = {
                 name: ApplicationInstance(
-                    name, process, self._environment(name), logs / f"{name}.log", record=self._say, guard=guard
+                    name,
+                    process,
+                    self._environment(name),
+                    logs / f"{name}.log",
+                    record=self._say,
+                    guard=guard,
+                    run_image=partial(run_image, cluster, self.tap.ca_file),
                 )
                 for process in workload.processes
                 for name in process.instances

@@ -25,6 +25,7 @@ from tests.house.structure import ROOT
 NOT_PLAYED: Mapping[str, str] = {
     "drain_node": "needs a Kubernetes: tests/clusters/attached/test_machines_of_pods_on_kubernetes.py plays it there",
     "rolling_restart": "as drain_node",
+    "image": "needs the image of a program: tests/workloads/test_application_on_engine.py plays one",
     "broker_size": "of sweeps with prices: sweeps/sizing.sweep.yaml gives brokers the size of each machine",
     "memory_mb": "of broker_size",
     "upgrade.unsupported": "allows an upgrade of which nothing is promised",

@@ -52,6 +52,7 @@ WORKLOADS = {
     "a program with the name of another's process": {"processes": [WEB | {"number": 2}, WEB | {"name": "web-1"}]},
     "no process": {"processes": []},
     "no command": {"processes": [WEB | {"command": []}]},
+    "the Python of this machine in an image": {"processes": [WEB | {"image": "shop:1"}]},
     "a name that clients cannot have": {"processes": [WEB | {"name": "Web 1"}]},
     "fifty-one processes": {"processes": [WEB | {"number": 26}, WEB | {"name": "job", "number": 25}]},
     "a variable with a dash": {"variables": {"url": "AMQP-URL"}},
@@ -167,6 +168,30 @@ def test_python_in_a_command_is_the_one_that_plays(tmp_path: Path) -> None:
     workload = ApplicationWorkload.model_validate({"kind": "application", "processes": [WEB]})
     assert workload.processes[0].arguments("web-0") == [sys.executable, "web.py"]
     assert list(missing_programs(workload, tmp_path)) == []
+
+
+def with_image(**fields: Any) -> str:
+    return written(workload={"processes": [{"name": "web", "image": "shop:1", **fields}]})
+
+
+def test_an_image_is_refused_where_there_is_no_engine(message: Messages, tmp_path: Path) -> None:
+    with message.of(FaultFileError):
+        fault_file.parse(with_image(), folder=tmp_path, driver="local")
+
+
+def test_an_image_needs_neither_a_command_nor_a_program_of_this_machine(tmp_path: Path) -> None:
+    """The engine is asked for it before anything starts. It sees a folder only if one is stated."""
+    parsed = [
+        fault_file.parse(with_image(**fields), folder=tmp_path, driver="docker")
+        for fields in ({}, {"command": ["serve", "{name}"], "folder": "."})
+    ]
+    bare, stated = [scenario.workload for scenario in parsed]
+    assert isinstance(bare, ApplicationWorkload)
+    assert isinstance(stated, ApplicationWorkload)
+    assert frozenset({"the image shop:1"}) == bare.needs <= parsed[0].needs
+    assert (bare.processes[0].arguments("web-0"), bare.processes[0].folder) == ([], None)
+    assert (stated.processes[0].arguments("web-0"), stated.processes[0].folder) == (["serve", "web-0"], tmp_path)
+    assert list(map(str, (*bare.processes, *stated.processes))) == ["web (shop:1)", "web (shop:1 serve '{name}')"]
 
 
 def test_a_name_means_a_process_or_all_copies_of_a_program() -> None:

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ import pytest
 from rabbitmq_resilience.tools.waiting import wait_until
 from rabbitmq_resilience.workload import application_processes as module
 from rabbitmq_resilience.workload.application_model import ApplicationProcess
-from rabbitmq_resilience.workload.application_processes import ApplicationInstance
+from rabbitmq_resilience.workload.application_processes import ApplicationInstance, LocalProgram
 from rabbitmq_resilience.workload.process_guard import ProcessGuard
 from rabbitmq_resilience.workload.work_lines import WORK_VARIABLE, work_path
 from rabbitmq_resilience.workload.worker import WorkloadError
@@ -152,6 +152,38 @@ def test_a_program_that_cannot_be_run_is_said(tmp_path: Path, guard: ProcessGuar
     with pytest.raises(WorkloadError, match="web-0 cannot be run"):
         instance.start()
     assert instance.ended
+
+
+def test_a_program_of_an_image_gets_its_own_variables_alone(
+    tmp_path: Path, guard: ProcessGuard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is watched as a process of this machine, which stands for it here."""
+    monkeypatch.setenv("A_SECRET", "of this machine")
+    asked: list[Any] = []
+
+    def run_image(
+        image: str, command: list[str], environ: Mapping[str, str], *, folder: Path, log: Path
+    ) -> LocalProgram:
+        asked.append((image, command, environ, folder, log))
+        return LocalProgram([sys.executable, "-c", "raise SystemExit(5)"], guard=guard)
+
+    process = ApplicationProcess(name="web", image="shop:1", command=("web", "{name}"), environ={"LEVEL": "debug"})
+    events: list[dict[str, Any]] = []
+    instance = ApplicationInstance(
+        "web-0",
+        process,
+        {"AMQP_HOST": "127.0.0.1"},
+        tmp_path / "log",
+        record=lambda _, **fields: events.append(fields),
+        guard=guard,
+        run_image=run_image,
+    )
+    instance.start()
+    wait_until(lambda: len(events) == 2, timeout_s=60, what="the end of the program")
+    assert [(event["event"], event.get("status")) for event in events] == [("started", None), ("ended", 5)]
+    environ = {"AMQP_HOST": "127.0.0.1", "LEVEL": "debug"}
+    assert asked == [("shop:1", ["web", "web-0"], environ, None, tmp_path / "log")]
+    instance.close()
 
 
 OWNER = """

@@ -27,6 +27,7 @@ from rabbitmq_resilience.sut.containers.container_stress import StressedNode
 from rabbitmq_resilience.sut.containers.disks import VolumeDisk
 from rabbitmq_resilience.sut.containers.engine_client import BrokerImage, compiled_in, connected, find_broker_image
 from rabbitmq_resilience.sut.containers.engine_errors import EngineGoneError
+from rabbitmq_resilience.sut.containers.program_container import ProgramContainer
 from rabbitmq_resilience.sut.containers.pumba import PumbaDisturbance
 from rabbitmq_resilience.sut.network.knocks import knocked
 from rabbitmq_resilience.sut.node_protocol import ProcessState
@@ -95,6 +96,11 @@ class DockerCluster(RunningCluster):
     def stress(self, node: str, stressors: Stressors, *, for_s: float) -> StressedNode:
         self.reconfigured = True
         return self.host.stress(node, stressors, for_s=for_s, log=self._pumba_log)
+
+    def run_image(
+        self, image: str, command: Sequence[str], environ: Mapping[str, str], **where: Any
+    ) -> ProgramContainer:
+        return self.host.run_image(image, command, environ, **where)
 
     def upgrade(self, node: str, to: str) -> None:
         if self.process(node) != "gone":

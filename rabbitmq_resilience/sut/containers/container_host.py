@@ -47,6 +47,7 @@ from rabbitmq_resilience.sut.containers.engine_client import (
 )
 from rabbitmq_resilience.sut.containers.engine_errors import naming
 from rabbitmq_resilience.sut.containers.execution import execute
+from rabbitmq_resilience.sut.containers.program_container import ProgramContainer
 from rabbitmq_resilience.sut.containers.pumba import Pumba
 from rabbitmq_resilience.sut.containers.signals import signals
 from rabbitmq_resilience.sut.machine.port_claims import LOOPBACK
@@ -225,6 +226,12 @@ class DockerHost:
         command = ["sh", "-c", f"exec {shlex.join([program, *arguments])} >>{shlex.quote(str(log))} 2>&1"]
         container = self._container(name, image, command, ports, folder, environ=environ, entrypoint=[])
         return ContainerPlace(container, self._signals, log=log)
+
+    def run_image(
+        self, image: str, command: Sequence[str], environ: Mapping[str, str], **where: Any
+    ) -> ProgramContainer:
+        """Start a program, see ``container_protocol.ProgramImages``."""
+        return ProgramContainer(self._client, image, command, environ, labels=self._labels, **where)
 
     def stress(self, node: str, stressors: Stressors, *, for_s: float, log: Path) -> StressedNode:
         image = find_image(self._client, images.STRESS)

@@ -119,6 +119,11 @@ def find_image(client: docker.DockerClient, image: Image) -> str:
     return _there_or_pulled(client, choose(image, there=_tags(client)))
 
 
+def find_image_named(client: docker.DockerClient, name: str) -> str:
+    """Return the name of an image. Pull it if the engine lacks it. Raise ``ToolMissingError`` if that fails."""
+    return _there_or_pulled(client, Chosen(name, None, built=False))
+
+
 def find_network_tools(client: docker.DockerClient, broker: BrokerImage) -> str:
     """Return the name of an image with tc and iptables. Pull the image if the engine lacks it. Raise
     ``ToolMissingError`` if that fails."""

@@ -16,6 +16,7 @@ from rabbitmq_resilience.sut.broker.versions import (
     require_ram_nodes,
     require_supported,
 )
+from rabbitmq_resilience.sut.container_protocol import PROGRAM_IMAGE
 from rabbitmq_resilience.sut.containers import pumba
 from rabbitmq_resilience.sut.containers.clocks import LIBRARY
 from rabbitmq_resilience.sut.containers.engine_client import (
@@ -23,6 +24,7 @@ from rabbitmq_resilience.sut.containers.engine_client import (
     compiled_in,
     find_broker_image,
     find_image,
+    find_image_named,
     has_file,
 )
 from rabbitmq_resilience.sut.preload.library import find_build, target_of
@@ -49,6 +51,9 @@ def require(client: docker.DockerClient, broker: BrokerImage, needs: Collection[
         find_build(target_of())
         for image in (broker, *others, *later):
             _require_glibc(client, image)
+    for need in needs:
+        if need.startswith(PROGRAM_IMAGE):
+            find_image_named(client, need.removeprefix(PROGRAM_IMAGE))
     require_ram_nodes(broker.broker.version, needs)
     require_maintenance_mode(broker.broker.version, needs)
     require_plugins(broker.broker, needs, is_there=lambda place: has_file(client, broker.name, str(place)))
