@@ -23,7 +23,7 @@ from rabbitmq_resilience.sut.running import RunningCluster
 from tests.drivers import DRIVEN, formed_by
 from tests.whole import await_fit, await_whole
 
-pytestmark = pytest.mark.core
+pytestmark = pytest.mark.brokers
 
 BALANCED = topology_catalogue.load("three_nodes_two_balancers")
 PROXIED = [Link("publisher:0", "balancer:0"), Link("balancer:0", "b1"), Link("balancer:1", "b1")]
@@ -82,7 +82,6 @@ def test_one_that_freezes_answers_no_one_and_goes_on(cluster: RunningCluster) ->
     assert cluster.balancers.life("balancer:1") == before
 
 
-@pytest.mark.brokers
 def test_of_all_that_die_the_brokers_tell(cluster: RunningCluster) -> None:
     told = play(cluster, Kill(at_s=0, for_s=8, node="balancer:all"))[0]
     assert "balancer:0, balancer:1" in told["proven"]
@@ -91,7 +90,6 @@ def test_of_all_that_die_the_brokers_tell(cluster: RunningCluster) -> None:
     assert "heal_proven" in told
 
 
-@pytest.mark.brokers
 def test_one_that_is_gone_already_proves_nothing(cluster: RunningCluster) -> None:
     cluster.balancers.kill("balancer:0")
     try:
@@ -106,17 +104,12 @@ def test_one_that_is_gone_already_proves_nothing(cluster: RunningCluster) -> Non
     "step",
     [
         Partition(at_s=0, for_s=8, between=("balancer:0", "b1")),
-        *(
-            pytest.param(step, marks=pytest.mark.brokers)
-            for step in (
-                Partition(at_s=0, for_s=0.5, between=("balancer:0", "b1")),
-                Disconnect(at_s=0, for_s=8, between=("balancer:0", "b1")),
-                Partition(at_s=0, for_s=8, between=("publisher:0", "balancer:0")),
-                Disconnect(at_s=0, for_s=8, between=("publisher:0", "balancer:0")),
-                Latency(at_s=0, for_s=8, links="balancer:0 -> b1", latency_ms=80),
-                Latency(at_s=0, for_s=8, links="publisher:0 <-> balancer:0", latency_ms=80),
-            )
-        ),
+        Partition(at_s=0, for_s=0.5, between=("balancer:0", "b1")),
+        Disconnect(at_s=0, for_s=8, between=("balancer:0", "b1")),
+        Partition(at_s=0, for_s=8, between=("publisher:0", "balancer:0")),
+        Disconnect(at_s=0, for_s=8, between=("publisher:0", "balancer:0")),
+        Latency(at_s=0, for_s=8, links="balancer:0 -> b1", latency_ms=80),
+        Latency(at_s=0, for_s=8, links="publisher:0 <-> balancer:0", latency_ms=80),
     ],
     ids=lambda step: f"{step.fault} {step.for_s} {'-'.join(getattr(step, 'between', ['links']))}",
 )
@@ -125,7 +118,6 @@ def test_links_of_balancers_are_broken_and_healed(cluster: RunningCluster, step:
     assert {"proven", "heal_proven"} <= told.keys(), told
 
 
-@pytest.mark.brokers
 def test_a_balancer_dies_while_a_broker_is_gone(cluster: RunningCluster) -> None:
     told = play(cluster, Kill(at_s=0, for_s=12, node="a1"), Kill(at_s=2, for_s=6, node="balancer:0"))
     assert all({"proven", "heal_proven"} <= states.keys() for states in told.values()), told
