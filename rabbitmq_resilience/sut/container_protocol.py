@@ -141,8 +141,10 @@ class ProgramImages(Protocol):
         *,
         folder: Path | None,
         readable: Collection[Path],
+        writable: Collection[Path],
         log: Path,
     ) -> StartedProgram:
         """Start a program; without a ``command`` it is the image's own. It is shown ``folder``, in which it is run, and
-        ``readable`` files. ``log`` gets its output. It ends with the cluster at the latest. Raise ``ClusterError``."""
+        ``readable`` files, and may write to ``writable`` files, which are there. ``log`` gets its output. It ends with
+        the cluster at the latest. Raise ``ClusterError``."""
         ...

@@ -115,15 +115,17 @@ class ApplicationInstance:
 
     def _started(self) -> StartedProgram:
         command, folder = self.stated.arguments(self.name), self.stated.folder
-        environ = {**self.stated.environ, **self._environ}
+        work = work_path(self._log.parent, self.name, self._lives)
+        environ = {**self.stated.environ, **self._environ, WORK_VARIABLE: str(work)}
         with self._log.open("ab") as log:
             self._log_bytes = log.tell()
             if self.stated.image is None:
-                work = {WORK_VARIABLE: str(work_path(self._log.parent, self.name, self._lives))}
-                everything = {**os.environ, **environ, **work}
+                everything = {**os.environ, **environ}
                 return LocalProgram(command, guard=self._guard, cwd=folder, env=everything, stdout=log, stderr=log)
         assert self._run_image is not None, "the application is run on a cluster"
-        return self._run_image(self.stated.image, command, environ, folder=folder, log=self._log)
+        work.touch()
+        work.chmod(0o666)  # the image decides who writes
+        return self._run_image(self.stated.image, command, environ, folder=folder, writable=[work], log=self._log)
 
     def _watch(self, process: StartedProgram, life: int) -> None:
         """Record how the process ends, and start it again if it is restarted."""

@@ -31,8 +31,11 @@ from tests.run_scenarios import run_validated
 
 pytestmark = pytest.mark.engine
 
-#: Prints a variable and a file, and ends with 3 when it is asked to.
-SCRIPT = 'trap "exit 3" TERM; echo "$AMQP_HOST $(cat "$READ")"; pwd; while :; do sleep 0.1; done'
+#: Prints a variable and a file, writes to another as a user without rights, and ends with 3 when it is asked to.
+SCRIPT = (
+    'trap "exit 3" TERM; echo "$AMQP_HOST $(cat "$READ")"; setpriv --reuid 65534 sh -c \'echo line >> "$WRITE"\'; pwd; '
+    "while :; do sleep 0.1; done"
+)
 
 
 @pytest.fixture
@@ -47,9 +50,12 @@ class Started:
     def __init__(self, engine: docker.DockerClient, image: str, folder: Path, labels: dict[str, str]) -> None:
         self.log, read = folder / "web-0.log", folder / "read"
         read.write_text("is read", encoding="utf-8")
-        environ = {"AMQP_HOST": "127.0.0.1", "READ": str(read)}
-        given: dict[str, Any] = {"folder": folder, "readable": [read], "labels": labels, "log": self.log}
-        self.program = ProgramContainer(engine, image, ["sh", "-c", SCRIPT], environ, **given)
+        self.written_to = folder / "lines"
+        self.written_to.touch()
+        self.written_to.chmod(0o666)
+        environ = {"AMQP_HOST": "127.0.0.1", "READ": str(read), "WRITE": str(self.written_to)}
+        given: dict[str, Any] = {"readable": [read], "writable": [self.written_to], "labels": labels, "log": self.log}
+        self.program = ProgramContainer(engine, image, ["sh", "-c", SCRIPT], environ, folder=folder, **given)
         self.lines = ["127.0.0.1 is read", str(folder)]
         wait_until(lambda: self.written == self.lines, timeout_s=60, what="the program to write")
 
@@ -74,6 +80,7 @@ def test_a_program_of_an_image_writes_is_signalled_and_goes(
 ) -> None:
     assert started.program.poll() is None
     assert started.program.pid > 0
+    assert started.written_to.read_text(encoding="utf-8") == "line\n"
     with pytest.raises(subprocess.TimeoutExpired):
         started.program.wait(0.01)
     started.program.send_signal(number)
@@ -91,7 +98,7 @@ def test_a_program_goes_with_its_cluster(
 
 
 def test_an_image_that_there_is_not_is_named(engine: docker.DockerClient, tmp_path: Path) -> None:
-    given: dict[str, Any] = {"folder": None, "readable": [], "labels": {}, "log": tmp_path / "log"}
+    given: dict[str, Any] = {"folder": None, "readable": [], "writable": [], "labels": {}, "log": tmp_path / "log"}
     with pytest.raises(ClusterError, match="no-such/image:1"):
         ProgramContainer(engine, "127.0.0.1:9/no-such/image:1", [], {}, **given)
 
@@ -134,7 +141,7 @@ def test_a_program_of_an_image_comes_back(
         for role, fields in roles
     )
     workload = scenario.workload.model_copy(update={"processes": processes})
-    silent = scenario.invariants.model_copy(update={"committed": None})  # an image has no file for lines on its work
+    silent = scenario.invariants.model_copy(update={"committed": None})  # this program writes no lines on its work
     result = played(scenario.model_copy(update={"workload": workload, "invariants": silent}), tmp_path)
     assert str(result.verdict) == "VALID", result.document
     assert [one for one in engine.containers.list() if "orders" in str(one.attrs["Path"])] == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -154,7 +155,7 @@ def test_a_program_that_cannot_be_run_is_said(tmp_path: Path, guard: ProcessGuar
     assert instance.ended
 
 
-def test_a_program_of_an_image_gets_its_own_variables_alone(
+def test_a_program_of_an_image_gets_its_own_variables_alone_and_a_file_to_write_to(
     tmp_path: Path, guard: ProcessGuard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is watched as a process of this machine, which stands for it here."""
@@ -162,9 +163,10 @@ def test_a_program_of_an_image_gets_its_own_variables_alone(
     asked: list[Any] = []
 
     def run_image(
-        image: str, command: list[str], environ: Mapping[str, str], *, folder: Path, log: Path
+        image: str, command: list[str], environ: Mapping[str, str], *, folder: Path, writable: list[Path], log: Path
     ) -> LocalProgram:
-        asked.append((image, command, environ, folder, log))
+        asked.append((image, command, environ, folder, writable, log))
+        writable[0].write_bytes(b"half")
         return LocalProgram([sys.executable, "-c", "raise SystemExit(5)"], guard=guard)
 
     process = ApplicationProcess(name="web", image="shop:1", command=("web", "{name}"), environ={"LEVEL": "debug"})
@@ -181,8 +183,11 @@ def test_a_program_of_an_image_gets_its_own_variables_alone(
     instance.start()
     wait_until(lambda: len(events) == 2, timeout_s=60, what="the end of the program")
     assert [(event["event"], event.get("status")) for event in events] == [("started", None), ("ended", 5)]
-    environ = {"AMQP_HOST": "127.0.0.1", "LEVEL": "debug"}
-    assert asked == [("shop:1", ["web", "web-0"], environ, None, tmp_path / "log")]
+    lines = work_path(tmp_path, "web-0", 0)
+    environ = {"AMQP_HOST": "127.0.0.1", "LEVEL": "debug", WORK_VARIABLE: str(lines)}
+    assert asked == [("shop:1", ["web", "web-0"], environ, None, [lines], tmp_path / "log")]
+    assert stat.S_IMODE(lines.stat().st_mode) == 0o666  # the image decides who writes
+    assert lines.read_bytes() == b"half"
     instance.close()
 
 

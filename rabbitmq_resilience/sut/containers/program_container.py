@@ -34,13 +34,15 @@ class ProgramContainer:
         *,
         folder: Path | None,
         readable: Collection[Path],
+        writable: Collection[Path],
         labels: Mapping[str, str],
         log: Path,
     ) -> None:
         """Start the program. An engine that lacks its image pulls it. Raise ClusterError if it cannot be started."""
         fields: dict[str, Any] = {} if folder is None else {"working_dir": str(folder)}
         shown = sorted({*readable, *([folder] if folder is not None else [])})
-        fields["volumes"] = {str(path): {"bind": str(path), "mode": "ro"} for path in shown}
+        modes = dict.fromkeys(shown, "ro") | dict.fromkeys(writable, "rw")
+        fields["volumes"] = {str(path): {"bind": str(path), "mode": mode} for path, mode in modes.items()}
         fields |= {"environment": dict(environ), "labels": dict(labels)}
         try:
             self._container = client.containers.run(

@@ -68,16 +68,18 @@ class Engine:
 
 
 def started(engine: Engine, folder: Path, *, command: list[str] | None = None) -> ProgramContainer:
-    given: dict[str, Any] = {"folder": folder, "readable": [folder / "ca"], "labels": {"of": "me"}}
-    return ProgramContainer(engine, "shop:1", command or [], {"A": "1"}, log=folder / "log", **given)  # type: ignore[arg-type]
+    given: dict[str, Any] = {"folder": folder, "readable": [folder / "ca"], "writable": [folder / "lines"]}
+    return ProgramContainer(
+        engine, "shop:1", command or [], {"A": "1"}, labels={"of": "me"}, log=folder / "log", **given
+    )  # type: ignore[arg-type]
 
 
-def test_a_program_is_shown_what_it_needs_and_nothing_to_write_to(tmp_path: Path) -> None:
+def test_a_program_is_shown_what_it_needs_and_writes_only_where_it_may(tmp_path: Path) -> None:
     engine = Engine()
     program = started(engine, tmp_path, command=["serve"])
     program.kill_all()
     assert program.wait(60) == 3
-    shown = {"bind": str(tmp_path), "mode": "ro"}, {"bind": str(tmp_path / "ca"), "mode": "ro"}
+    shown = {tmp_path: "ro", tmp_path / "ca": "ro", tmp_path / "lines": "rw"}
     assert engine.asked == {
         "image": "shop:1",
         "command": ["serve"],
@@ -85,7 +87,7 @@ def test_a_program_is_shown_what_it_needs_and_nothing_to_write_to(tmp_path: Path
         "environment": {"A": "1"},
         "labels": {"of": "me"},
         "network_mode": "host",
-        "volumes": dict(zip(map(str, (tmp_path, tmp_path / "ca")), shown, strict=True)),
+        "volumes": {str(path): {"bind": str(path), "mode": mode} for path, mode in shown.items()},
         "working_dir": str(tmp_path),
     }
 
