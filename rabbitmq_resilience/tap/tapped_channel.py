@@ -188,7 +188,7 @@ class TappedChannel:
         elif isinstance(asked, spec.Queue.Declare):
             self._last_queue = asked.queue
         elif isinstance(asked, spec.Basic.Consume):
-            asked.queue = self._named(asked)
+            asked.queue = self._named(asked) or None  # no declaration that comes later names it
             self._late.append((asked, self._prefetch))
 
     def _do_unanswered(self) -> None:
@@ -207,8 +207,15 @@ class TappedChannel:
         return ("", False) if found is None else (self._named(found), bool(found.no_ack))
 
     def _named(self, method: Any) -> str:
-        """Return the queue that a method names; an empty name is the queue that was declared last."""
-        return str(method.queue or self._last_queue)
+        """Return the queue that a method names; an empty name is that of the declaration before it, answered or not."""
+        if method.queue or method.queue is None:
+            return str(method.queue or "")
+        name = self._last_queue
+        for each in self._asked:
+            if each is method:
+                return str(name)
+            name = each.queue if isinstance(each, spec.Queue.Declare) else name
+        return str(self._last_queue)
 
     # What a side says without a reply, or before it.
 
@@ -230,13 +237,15 @@ class TappedChannel:
         multiple = bool(getattr(method, "multiple", False))
         self._row(kind, tag=method.delivery_tag, multiple=multiple, flag=requeue, mode=self._mode)
 
-    def _cancelled_by_broker(self, method: Any) -> None:
-        queue, _ = self._consumers.pop(method.consumer_tag, ("", False))
-        self._say("cancelled", by="broker", consumer=method.consumer_tag, queue=queue)
-
-    def _cancelled_by_client(self, method: Any) -> None:
-        queue, _ = self._consumers.get(method.consumer_tag, ("", False))  # more may be on its way
-        self._say("cancelled", by="client", consumer=method.consumer_tag, queue=queue)
+    def _cancelled(self, by: Side, method: Any) -> None:
+        """Record the end of a consumer, whose reply may not have come."""
+        tag, known = method.consumer_tag, self._consumers
+        late = [asked for asked, _ in self._late if asked.consumer_tag == tag]
+        queue = known[tag][0] if tag in known else self._named(late[0]) if late else ""
+        self._say("cancelled", by=by.name.lower(), consumer=tag, queue=queue)
+        if by is Side.BROKER:  # after a client's, more may be on its way
+            known.pop(tag, None)
+            self._late = [one for one in self._late if one[0].consumer_tag != tag]
 
     # What the broker has done; ``reply`` is None if the client wanted none.
 
@@ -304,8 +313,8 @@ _SENT: Mapping[tuple[Side, type], Callable[[TappedChannel, Any], None]] = {
     (Side.BROKER, spec.Basic.Nack): lambda c, m: c._settled(Kind.NACKED, m),
     (Side.CLIENT, spec.Basic.Reject): lambda c, m: c._settled(Kind.REJECTED, m),
     (Side.CLIENT, spec.Basic.RecoverAsync): lambda c, _: c._recovered(),
-    (Side.CLIENT, spec.Basic.Cancel): TappedChannel._cancelled_by_client,
-    (Side.BROKER, spec.Basic.Cancel): TappedChannel._cancelled_by_broker,
+    (Side.CLIENT, spec.Basic.Cancel): lambda c, m: c._cancelled(Side.CLIENT, m),
+    (Side.BROKER, spec.Basic.Cancel): lambda c, m: c._cancelled(Side.BROKER, m),
 }
 
 _DONE: Mapping[type, Callable[[TappedChannel, Any, Any], None]] = {

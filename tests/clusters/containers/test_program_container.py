@@ -68,10 +68,9 @@ class Engine:
 
 
 def started(engine: Engine, folder: Path, *, command: list[str] | None = None) -> ProgramContainer:
-    given: dict[str, Any] = {"folder": folder, "readable": [folder / "ca"], "writable": [folder / "lines"]}
-    return ProgramContainer(
-        engine, "shop:1", command or [], {"A": "1"}, labels={"of": "me"}, log=folder / "log", **given
-    )  # type: ignore[arg-type]
+    shown: dict[str, Any] = {"folder": folder, "readable": [folder / "ca"], "writable": [folder / "lines"]}
+    given: dict[str, Any] = {**shown, "labels": {"of": "me"}, "log": folder / "log"}
+    return ProgramContainer(engine, "shop:1", command or [], {"A": "1"}, **given)  # type: ignore[arg-type]
 
 
 def test_a_program_is_shown_what_it_needs_and_writes_only_where_it_may(tmp_path: Path) -> None:

@@ -79,7 +79,10 @@ class Life:
     def replied(self, name: str, reply: dict[str, Any]) -> list[Request]:
         """Return the requests that are done by a reply, in their order."""
         key = str(reply.get("tag", "") if name == "basic.consume-ok" else reply.get("queue", ""))
-        waiting = [each for each in self.requests if each.state in {"open", "late"} and each.wants_reply]
+        unanswered = [
+            each for each in self.requests if each.state in {"open", "late"} and id(each) not in self.cancelled
+        ]
+        waiting = [each for each in unanswered if each.wants_reply]
         fits = [each for each in waiting if name in answers(each.name)]
         found = [each for each in fits if each.key == key] or [each for each in fits if not each.key]
         if not found:

@@ -141,14 +141,16 @@ class SlowTap:
             self._own = b""
 
     def _settle(self, now_s: float) -> None:
+        """Move all that can move, channel by channel: that decides which of two a rule meets that meets only one."""
         moved = True
         while moved:
             moved = False
-            for each in list(self._waiting):
-                first = next(one for one in self._waiting if (one.side, one.channel) == (each.side, each.channel))
-                if first is each and self._step(each, now_s):
+            for place in dict.fromkeys((each.side, each.channel) for each in self._waiting):
+                while (first := self._first(place)) is not None and self._step(first, now_s):
                     moved = True
-                    break
+
+    def _first(self, place: tuple[int, int]) -> Waiting | None:
+        return next((each for each in self._waiting if (each.side, each.channel) == place), None)
 
     def _step(self, each: Waiting, now_s: float) -> bool:
         """Move a frame that is the first of its channel and direction. Return whether anything changed."""
