@@ -54,6 +54,18 @@ def test_only_what_rabbitmq_is_not_to_blame_for_is_a_false_alarm(message: Messag
     message("\n".join(explained))
 
 
+def test_runs_are_counted_by_what_other_programs_took() -> None:
+    shares = {"1-a": 0.0, "2-b": 0.0999, "3-c": 0.1, "4-d": 0.95, "5-e": None}
+    runs = [LedgerRun(name, verdict("VALID") | {"others_cpu": share}) for name, share in shares.items()]
+    runs[3] = LedgerRun("4-d", verdict("UNKNOWN") | {"others_cpu": 0.95})
+    found = [row for row in rows(false_alarms(runs)) if "%" in row.split("|")[1]]
+    assert [row.split(" | ")[:2] + row.split(" | ")[5:6] for row in found] == [
+        ["| under 10 %", "2", "0"],
+        ["| 10 to 40 %", "1", "0"],
+        ["| over 40 %", "1", "1"],
+    ]
+
+
 def test_a_run_that_could_not_tell_says_what_it_lacked(message: Messages) -> None:
     unknown = verdict("UNKNOWN", no_loss="not to be told without run_ended")
     unknown["assumptions"] = {"run_ended": {"verdict": "UNKNOWN", "summary": "the run ended early"}}

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections import Counter
 from collections.abc import Iterable
 
@@ -15,6 +16,19 @@ from rabbitmq_resilience.extensions.tables.run_verdicts import Platform
 from rabbitmq_resilience.extensions.tables.runs import Counts, LedgerRun, read_explained
 from rabbitmq_resilience.extensions.tables.would_notice import corpus
 from rabbitmq_resilience.report.markdown_tables import markdown
+
+
+#: Bounds of the part of a machine's processors that other programs took during a run, and words for what is between.
+_BUSY = {0.1: "under 10 %", 0.4: "10 to 40 %", math.inf: "over 40 %"}
+
+
+def _by_load(runs: Iterable[LedgerRun]) -> dict[str, Counts]:
+    """Return the counts of runs of which the record knows how much other programs took."""
+    found: dict[str, list[LedgerRun]] = {words: [] for words in _BUSY.values()}
+    for run in runs:
+        if (others := run.verdict.get("others_cpu")) is not None:
+            found[next(words for bound, words in _BUSY.items() if others < bound)].append(run)
+    return {words: Counts.of(of) for words, of in found.items() if of}
 
 
 def false_alarms(runs: Iterable[LedgerRun]) -> str:
@@ -31,6 +45,7 @@ def false_alarms(runs: Iterable[LedgerRun]) -> str:
             **{str(where): Counts.of(by_platform[where]) for where in sorted(by_platform)},
             "all": Counts.of(safe),
         },
+        by_load=_by_load(safe),
         odd=odd,
         causes=Counter(run.blamed for run in odd),
     )

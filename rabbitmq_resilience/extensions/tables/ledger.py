@@ -48,6 +48,7 @@ def _kept(verdict: Mapping[str, Any]) -> dict[str, Any]:
 
     What decided the verdict is kept in full, so that a run can be explained when its directory is gone."""
     kept = {key: verdict.get(key) for key in _KEPT} | {"reached": reached(verdict)}
+    kept["others_cpu"] = (verdict.get("others_cpu") or {}).get("mean")
     parts = {
         part: {n: f for n, f in verdict.get(part, {}).items() if f["verdict"] != "VALID"}
         for part in ("invariants", "assumptions")
