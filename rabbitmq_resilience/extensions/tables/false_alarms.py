@@ -17,7 +17,6 @@ from rabbitmq_resilience.extensions.tables.runs import Counts, LedgerRun, read_e
 from rabbitmq_resilience.extensions.tables.would_notice import corpus
 from rabbitmq_resilience.report.markdown_tables import markdown
 
-
 #: Bounds of the part of a machine's processors that other programs took during a run, and words for what is between.
 _BUSY = {0.1: "under 10 %", 0.4: "10 to 40 %", math.inf: "over 40 %"}
 
