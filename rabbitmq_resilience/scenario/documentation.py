@@ -127,18 +127,19 @@ def _mappings(model: type[BaseModel]) -> Iterator[tuple[str, type[BaseModel]]]:
     """Yield the mappings that are values in ``model`` or inside such a value, each with the name of its field. Faults
     are left out."""
     for name, field in model.model_fields.items():
-        for inside in _models(field.annotation):
+        for inside in models_in(field.annotation):
             if not issubclass(inside, ScheduledFault):
                 yield name, inside
                 yield from _mappings(inside)
 
 
-def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
+    """Yield the models that the annotation of a field names."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
     else:
         for part in get_args(annotation):
-            yield from _models(part)
+            yield from models_in(part)
 
 
 @cache

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from typing import Any, get_args
+from typing import Any
 
 import yaml
 from pydantic import BaseModel
@@ -18,6 +18,7 @@ from rabbitmq_resilience.checkers.checker_catalogue import OURS as OUR_INVARIANT
 from rabbitmq_resilience.nemesis.fault_catalogue import OURS as OUR_FAULTS
 from rabbitmq_resilience.nemesis.fault_catalogue import name_of
 from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
+from rabbitmq_resilience.scenario.documentation import models_in
 from rabbitmq_resilience.scenario.model import Scenario
 from tests.house.structure import ROOT
 
@@ -60,15 +61,7 @@ def can_be_stated() -> set[str]:
 
 def _values(model: type[BaseModel]) -> Iterator[type[BaseModel]]:
     for field in model.model_fields.values():
-        yield from _models(field.annotation)
-
-
-def _models(annotation: Any) -> Iterator[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    else:
-        for part in get_args(annotation):
-            yield from _models(part)
+        yield from models_in(field.annotation)
 
 
 def stated() -> set[str]:

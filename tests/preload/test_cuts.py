@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -121,18 +123,22 @@ def test_a_torn_cut_is_the_same_for_the_same_seed(built: Built, tmp_path: Path) 
     assert len({*sizes}) > 2
 
 
-def test_a_cut_under_a_living_process_is_refused(disk: Disk) -> None:
+@contextmanager
+def living(disk: Disk) -> Iterator[subprocess.Popen[bytes]]:
+    """Give a process that has made a file, and lives until it is killed or the block ends."""
+    program = disk.built.programs / "operations"
     with subprocess.Popen(
-        [disk.built.programs / "operations"],
-        cwd=disk.root,
-        env=disk.environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
+        [program], cwd=disk.root, env=disk.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
         assert process.stdin is not None and process.stdout is not None
         process.stdin.write(b"open 1 wc file\n")
         process.stdin.flush()
         process.stdout.readline()
+        yield process
+
+
+def test_a_cut_under_a_living_process_is_refused(disk: Disk) -> None:
+    with living(disk) as process:
         assert disk.shown()["pids"] == [process.pid]
         expected = f"disk-faults: a process that writes to this disk is alive: {process.pid}; kill it before the cut\n"
         assert disk.refused("cut") == expected
@@ -143,17 +149,7 @@ def test_a_cut_under_a_living_process_is_refused(disk: Disk) -> None:
 @pytest.mark.core
 def test_programs_that_a_killed_broker_had_started_are_waited_for(disk: Disk, tmp_path: Path) -> None:
     """They end a moment after it; here, as soon as a cut was refused."""
-    with subprocess.Popen(
-        [disk.built.programs / "operations"],
-        cwd=disk.root,
-        env=disk.environment,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    ) as child:
-        assert child.stdin is not None and child.stdout is not None
-        child.stdin.write(b"open 1 wc file\n")
-        child.stdin.flush()
-        child.stdout.readline()
+    with living(disk) as child:
         refusing = tmp_path / "disk-faults"
         refusing.write_text(f'#!/bin/sh\n"{disk.built.control}" "$@" && exit\nkill -9 {child.pid}\nexit 1\n')
         refusing.chmod(0o700)

@@ -8,23 +8,22 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from rabbitmq_resilience.history.event_log import EventLog
 from rabbitmq_resilience.history.events import ApplicationEvent, WireEvent
 from rabbitmq_resilience.history.history import DELIVERIES, PUBLISHES, Outcome, StreamReader
-from rabbitmq_resilience.tap.wire_history import EVENTS_FILE, Kind, Mode, Row, WireWriter
+from rabbitmq_resilience.tap.wire_history import Kind, Mode, Row
 from rabbitmq_resilience.workload.application_advice import unjudged
 from rabbitmq_resilience.workload.application_history import Application, ApplicationHistory
 from rabbitmq_resilience.workload.application_queues import ApplicationQueues, declared, read_queues
 from rabbitmq_resilience.workload.matching import Bound, Router
 from rabbitmq_resilience.workload.queues import QueuePlace
 from rabbitmq_resilience.workload.wire_messages import WireMessages
+from tests.tap.records import Wire, write
 
 PLACE = QueuePlace(type="quorum", members=["a1"], leader="a1")
 ROUTER = Router({"all": ("fanout", None)}, [Bound("all", name, False, "") for name in ("q", "p")])
 QUEUES = ApplicationQueues({"q": PLACE, "p": PLACE}, {}, ROUTER, frozenset({"all"}), asked_us=5)
 #: The broker had listed the queues; the drain ended; the processes were asked to end.
 KNOWN_US, DRAINED_US, ASKED_US = 10, 900, 1000
-Wire = tuple[int, int, str, Mapping[str, Any]]
 
 
 def publish(t_us: int, identity: int = 1, **fields: Any) -> Row:
@@ -60,17 +59,7 @@ def written(
     folder: Path, *rows: Row, wire: Sequence[Wire] = (), queues: ApplicationQueues = QUEUES, judged: bool = False
 ) -> Written:
     """Convert rows of the connections 0 and 1 of ``web-0``, and 2 of ``job-0``."""
-    with EventLog(folder / EVENTS_FILE) as log:
-        for number, process in enumerate(("web-0", "web-0", "job-0")):
-            owner = {"process": process, "node": "a1"}
-            log.record("wire", t_us=1, connection=number, what="opened", fields=owner)
-            log.record("wire", t_us=1, connection=number, what="channel_opened", channel=1, fields={"session": 0})
-        for t_us, number, what, fields in wire:
-            log.record("wire", t_us=t_us, connection=number, what=what, fields=dict(fields))
-    writer = WireWriter(folder)
-    for row in sorted(rows, key=lambda row: row.t_us):
-        writer.add(row)
-    writer.close()
+    write(folder, rows, wire, processes=("web-0", "web-0", "job-0"))
     messages = WireMessages(folder)
     events = messages.complete(asked_us=ASKED_US, drained_us=DRAINED_US)
     own = [ApplicationEvent(t_us=0, process=name, event="started") for name in ("web-0", "job-0")]

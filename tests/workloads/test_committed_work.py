@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.history.event_log import EventLog
-from rabbitmq_resilience.tap.wire_history import EVENTS_FILE, Kind, Mode, Row, WireWriter
+from rabbitmq_resilience.tap.wire_history import Kind, Mode, Row
 from rabbitmq_resilience.workload.committed_work import EARLY_US, CommittedWork
 from rabbitmq_resilience.workload.wire_messages import WireMessages
 from rabbitmq_resilience.workload.work_lines import COMMITTED, WORKED_ON, WorkLine, WorkOfProcess
+from tests.tap.records import write
 
 PROCESSES = ("web-0", "job-0", "job-1", "other-0")
 #: The moment 0 of the record, in epoch seconds.
@@ -47,13 +47,7 @@ def committed(
 ) -> CommittedWork:
     """Convert rows of one connection for each process, and what processes wrote: ``job_0`` for job-0."""
     folder.mkdir(exist_ok=True)
-    with EventLog(folder / EVENTS_FILE) as log:
-        for number, process in enumerate(PROCESSES):
-            log.record("wire", t_us=1, connection=number, what="opened", fields={"process": process, "node": "a1"})
-    writer = WireWriter(folder)
-    for row in sorted(rows, key=lambda row: row.t_us):
-        writer.add(row)
-    writer.close()
+    write(folder, rows, processes=PROCESSES)
     messages = WireMessages(folder)
     messages.complete(asked_us=1_000_000)
     written = {process: work.get(process.replace("-", "_"), WorkOfProcess()) for process in PROCESSES}

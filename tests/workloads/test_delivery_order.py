@@ -8,14 +8,11 @@ from typing import Any
 
 import pytest
 
-from rabbitmq_resilience.history.event_log import EventLog
-from rabbitmq_resilience.tap.wire_history import EVENTS_FILE, Kind, Mode, Row, WireWriter
+from rabbitmq_resilience.tap.wire_history import Kind, Mode, Row
 from rabbitmq_resilience.workload.delivery_order import DeliveryOrder
 from rabbitmq_resilience.workload.wire_messages import WireMessages
+from tests.tap.records import Wire, write
 from tests.workloads.test_application_history import QUEUES, confirm, deliver, publish
-
-#: A time, a connection, what happened there, and the fields of that.
-Wire = tuple[int, int, str, Mapping[str, Any]]
 
 
 def consumes(t_us: int, connection: int = 2, queue: str = "q") -> Wire:
@@ -24,15 +21,7 @@ def consumes(t_us: int, connection: int = 2, queue: str = "q") -> Wire:
 
 def order(folder: Path, rows: Sequence[Row], *wire: Wire, skipped: Sequence[str] = ()) -> DeliveryOrder:
     """Convert rows of connections 0 and 1 of ``web-0``, and 2 and 3 of ``job-0``."""
-    with EventLog(folder / EVENTS_FILE) as log:
-        for number, process in enumerate(("web-0", "web-0", "job-0", "job-0")):
-            log.record("wire", t_us=1, connection=number, what="opened", fields={"process": process, "node": "a1"})
-        for t_us, number, what, fields in wire:
-            log.record("wire", t_us=t_us, connection=number, what=what, fields=dict(fields))
-    writer = WireWriter(folder)
-    for row in sorted(rows, key=lambda row: row.t_us):
-        writer.add(row)
-    writer.close()
+    write(folder, rows, wire, processes=("web-0", "web-0", "job-0", "job-0"))
     messages = WireMessages(folder)
     return DeliveryOrder(messages, messages.complete(asked_us=1_000), QUEUES, skipped)
 
