@@ -5,7 +5,8 @@
 Two clusters of three brokers are formed with equal settings, and one of them has the library in each broker, with no
 fault set. In each round both get the same load as fast as they take it, one after the other: in even rounds the one
 without the library is first. The other cluster is idle meanwhile. Rates are confirms a second after a warm-up; CPU is
-that of all brokers for one message. A ratio is the median of the ratios in each round.
+that of all brokers for one message. A ratio is the median of the ratios in each round. What a write of its own costs a
+program is measured too: the processor time of small appends to one file, without a flush.
 
 The exit status is 1 if the rate with the library is under ``RATIO_MIN`` of the rate without it, for any queue type.
 """
@@ -13,6 +14,10 @@ The exit status is 1 if the rate with the library is under ``RATIO_MIN`` of the 
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
+import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -22,6 +27,7 @@ from benchmarks.perf_test import Measured, Plan, ours
 from rabbitmq_resilience.model.node_options import NodeOptions
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.report.markdown_tables import table
+from rabbitmq_resilience.sut.preload.library import find_build
 from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
 from rabbitmq_resilience.tools.distributions import find_broker
 from rabbitmq_resilience.workload.queues import declare
@@ -29,6 +35,15 @@ from rabbitmq_resilience.workload.workload_model import Workload
 
 RATIO_MIN = 0.9
 WITHOUT, WITH = "without the library", "with it"
+#: Appends 200 bytes again and again, and prints the processor time of each in µs.
+APPENDS = """
+import os, sys, time
+file, block, count = os.open(sys.argv[1], os.O_WRONLY | os.O_CREAT | os.O_TRUNC), bytes(200), 50_000
+began_s = time.process_time()
+for _ in range(count):
+    os.write(file, block)
+print((time.process_time() - began_s) / count * 1e6)
+"""
 COLUMNS = ("confirmed/s", "broker µs", "ratio", "of broker CPU", "rounds")
 
 
@@ -63,6 +78,24 @@ def add_rows(rows: list[Sequence[str]], name: str, results: Mapping[str, Sequenc
         )
         rows.append(row)
     return median(rates)
+
+
+def write_us(rounds: int) -> Mapping[str, Sequence[float]]:
+    """Measure the processor time of a write in µs, round by round."""
+    build = find_build()
+    taken: dict[str, list[float]] = {WITHOUT: [], WITH: []}
+    with tempfile.TemporaryDirectory() as name:
+        root, state = Path(name, "root"), Path(name, "state")
+        root.mkdir()
+        subprocess.run([build.program, "prepare", state], check=True)
+        followed: dict[str, Mapping[str, str]] = {WITHOUT: {}, WITH: build.environment(root, state=state)}
+        for _ in range(rounds):
+            for side, variables in followed.items():
+                command = [sys.executable, "-c", APPENDS, str(root / "file")]
+                environ = {**os.environ, **variables}
+                printed = subprocess.run(command, env=environ, check=True, capture_output=True, text=True).stdout
+                taken[side].append(float(printed))
+    return taken
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -107,6 +140,8 @@ def main() -> int:
             ratios.append(add_rows(rows, f"{arguments.queues} {queue_type}", results))
     print(f"RabbitMQ {broker.version}, {arguments.rounds} rounds of {plan.measure_s:g} s, medians\n")
     print(table(("queues", "side", *COLUMNS), rows, numbers=COLUMNS))
+    for side, taken in write_us(arguments.rounds).items():
+        print(f"A write of 200 bytes, {side}: {median(taken):.1f} µs ({min(taken):.1f} to {max(taken):.1f})")
     return 0 if min(ratios) >= RATIO_MIN else 1
 
 
