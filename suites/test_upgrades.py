@@ -46,10 +46,12 @@ MIXED_S = 10.0
 
 @dataclass(frozen=True)
 class Step:
-    """Play an upgrade from the version that the options name to ``to``, a version or an image."""
+    """Play an upgrade from the version that the options name to ``to``: a version, an image or a broker's folder, which
+    is of the version ``new``."""
 
     old: str
     to: str
+    new: str
 
 
 @pytest.fixture
@@ -78,12 +80,12 @@ def step(request: pytest.FixtureRequest, pytestconfig: pytest.Config, queue_type
             give_up(pytestconfig, f"--upgrade-to {named}: {error}")
         pytest.skip(str(error))
     if not new[:1].isdigit():
-        return Step(old, to)  # an image whose name does not show its version
+        return Step(old, to, new)  # an image whose name does not show its version
     if reason := refusal(old, new):
         pytest.skip(reason)
     if queue_type == "mirrored" and Version(new).major >= 4:
         pytest.skip(f"there are no mirrored queues in RabbitMQ {new}")
-    return Step(old, to)
+    return Step(old, to, new)
 
 
 def upgraded(play: Play, title: str, step: Step, topology: Topology, queue_type: str, *schedule: AnyFault) -> Result:
@@ -99,7 +101,7 @@ def upgraded(play: Play, title: str, step: Step, topology: Topology, queue_type:
         },
         phases=Phases.model_validate({**PHASES, "chaos_s": EACH_S * len(schedule)}),
         broker=versions(load),
-        about=f"{step.old} to {step.to}",
+        about=f"{step.old} to {step.new}",
     )
     return play(scenario)
 

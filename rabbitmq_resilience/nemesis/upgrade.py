@@ -75,19 +75,19 @@ class Upgrade(ProcessStep):
             cluster.stop(node)
             upgradable.upgrade(node, self.to)
 
-        nodes = resolver.nodes(self.node)
-        return UpgradeInjection(context, nodes, take, cluster.start, self.taken, self.enable_feature_flags, self.to)
+        nodes, version = resolver.nodes(self.node), upgradable.version_named(self.to)
+        return UpgradeInjection(context, nodes, take, cluster.start, self.taken, self.enable_feature_flags, version)
 
 
 @dataclass
 class UpgradeInjection(StopInjection):
     enable_feature_flags: bool
-    to: str
+    version: str
 
     @property
     def effect(self) -> Effect:
         """Return the nodes as down, and the version that they have afterwards."""
-        return replace(super().effect, becomes=self.to)
+        return replace(super().effect, becomes=self.version)
 
     def heal(self) -> None:
         super().heal()

@@ -111,7 +111,7 @@ def _judged(run: RunDirectory, scenario: Scenario, history: History) -> Result:
         "consequences": costs,
         "broker_version": version,
         "erlang_version": erlang,
-        "upgraded_to": upgraded_to(scenario, history.events),
+        "upgraded_to": upgraded_to(history.events),
         "driver": cluster and cluster.driver,
         "formed_in_s": cluster and cluster.formed_in_s,
         "reference": expected.reference or scenario.reference,
@@ -189,11 +189,11 @@ def _consequences(history: History) -> tuple[dict[str, Any] | None, str]:
         return None, f"the consequences are not known: {type(error).__name__}: {error}"
 
 
-def upgraded_to(scenario: Scenario, events: Iterable[Event]) -> list[str]:
+def upgraded_to(events: Iterable[Event]) -> list[str]:
     """Return the versions of proven upgrades, in the order of the schedule."""
-    seen = {event.step for event in events if isinstance(event, FaultEvent) and event.state == "heal_proven"}
-    steps = (step.footprint(scenario.topology).becomes for i, step in enumerate(scenario.schedule) if i in seen)
-    return list(dict.fromkeys(version for version in steps if version is not None))
+    seen = [event for event in events if isinstance(event, FaultEvent) and event.state == "heal_proven"]
+    upgrades = sorted((one for one in seen if one.fault == "upgrade"), key=lambda one: one.step)
+    return list(dict.fromkeys(one.effect.becomes for one in upgrades if one.effect and one.effect.becomes))
 
 
 def meets(judgement: Judgement, expected: Expectation, logs: Callable[[], Iterable[str]] = tuple) -> bool:

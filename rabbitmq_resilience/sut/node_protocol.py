@@ -170,6 +170,10 @@ class Upgradable(Protocol):
         """Return the version of the broker that the node is started with."""
         ...
 
+    def version_named(self, to: str) -> str:
+        """Return the version of the broker that ``upgrade`` takes for ``to``. Raise ClusterError if there is none."""
+        ...
+
 
 @runtime_checkable
 class StoredData(Protocol):

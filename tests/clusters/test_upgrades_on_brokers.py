@@ -28,6 +28,9 @@ def test_a_node_becomes_the_broker_of_another_folder(broker: BrokerHome, tmp_pat
         with pytest.raises(ClusterError, match="only a node whose process is gone"):
             cluster.upgrade(node, str(other))
         cluster.stop(node)
+        assert cluster.version_named(str(other)) == broker.version
+        with pytest.raises(ClusterError, match="no broker in"):
+            cluster.version_named(str(tmp_path / "empty"))
         with pytest.raises(ClusterError, match="no broker in"):
             cluster.upgrade(node, str(tmp_path / "empty"))
         cluster.upgrade(node, str(other))

@@ -158,4 +158,4 @@ def test_nodes_become_another_image_one_after_another_and_keep_their_data(
     first, last = details(result, "heal_proven")
     assert first == f"a1 is of version {docker.broker_version} and sees all nodes that are up"
     assert last.endswith(", and all stable feature flags are enabled")
-    assert result.document["upgraded_to"] == [renamed]
+    assert result.document["upgraded_to"] == [docker.broker_version]

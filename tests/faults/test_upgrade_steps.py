@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from rabbitmq_resilience.history.events import FaultEvent
+from rabbitmq_resilience.history.events import Effect, FaultEvent
 from rabbitmq_resilience.nemesis import upgrade
 from rabbitmq_resilience.nemesis.fault import FaultContext
 from rabbitmq_resilience.nemesis.upgrade import UpgradeInjection
@@ -93,6 +93,9 @@ class Cluster:
     def version_of(self, node: str) -> str:
         return {"a1": "3.11.28"}.get(node, "3.10.8")
 
+    def version_named(self, to: str) -> str:
+        return to
+
     def run_tool(self, node: str, tool: str, *arguments: str, timeout_s: float) -> str:  # noqa: ARG002
         self.tools.append((node, tool, *arguments))
         return ""
@@ -164,10 +167,11 @@ def test_feature_flags_are_enabled_and_looked_at(message: Messages) -> None:
 
 
 def test_what_nodes_became_is_reported_once_each_was_seen() -> None:
-    scenario = parsed(
-        UPGRADE, {**UPGRADE, "node": "b1", "at_s": 20}, {**UPGRADE, "node": "c1", "at_s": 40, "to": "3.12.0"}
-    )
-    seen = [FaultEvent(t_us=step, step=step, fault="upgrade", state="heal_proven") for step in (0, 1)]
+    def reached(step: int, state: str, version: str, fault: str = "upgrade") -> FaultEvent:
+        return FaultEvent(t_us=step, step=step, fault=fault, state=state, effect=Effect(becomes=version))
 
-    assert upgraded_to(scenario, seen) == ["3.11.28"]
-    assert upgraded_to(scenario, seen[:0]) == []
+    first, second = (reached(step, "heal_proven", "3.11.28") for step in (0, 1))
+    flag = reached(2, "heal_proven", "khepri_db", "enable_feature_flag")
+    assert upgraded_to([second, first, flag, reached(3, "proven", "3.12.0")]) == ["3.11.28"]
+    assert upgraded_to([reached(5, "heal_proven", "3.12.0"), first]) == ["3.11.28", "3.12.0"]
+    assert upgraded_to([]) == []

@@ -136,6 +136,12 @@ class DockerCluster(RunningCluster):
     def version_of(self, node: str) -> str:
         return self._layout.homes[node].version
 
+    def version_named(self, to: str) -> str:
+        try:
+            return find_broker_image(self.host.client, to).broker.version
+        except ToolMissingError as error:
+            raise ClusterError(str(error)) from error
+
     def refusals(self, node: str) -> int:
         table = self._host.run(node, ["cat", "/proc/net/snmp"], {}, folder=self._layout.folder, timeout_s=10)
         return resets_sent(table.stdout)

@@ -192,3 +192,9 @@ class LocalCluster(RunningCluster):
 
     def version_of(self, node: str) -> str:
         return self._layout.homes[node].version
+
+    def version_named(self, to: str) -> str:
+        try:
+            return of_version(to).version
+        except (ToolMissingError, WrongBrokerError) as error:
+            raise ClusterError(str(error)) from error
