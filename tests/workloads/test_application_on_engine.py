@@ -48,15 +48,16 @@ class Started:
     """A program in the image of the broker, and what it has written."""
 
     def __init__(self, engine: docker.DockerClient, image: str, folder: Path, labels: dict[str, str]) -> None:
-        self.log, read = folder / "web-0.log", folder / "read"
+        self.log, read, run_in = folder / "web-0.log", folder / "read", folder / "shop"
         read.write_text("is read", encoding="utf-8")
+        run_in.mkdir()
         self.written_to = folder / "lines"
         self.written_to.touch()
         self.written_to.chmod(0o666)
         environ = {"AMQP_HOST": "127.0.0.1", "READ": str(read), "WRITE": str(self.written_to)}
         given: dict[str, Any] = {"readable": [read], "writable": [self.written_to], "labels": labels, "log": self.log}
-        self.program = ProgramContainer(engine, image, ["sh", "-c", SCRIPT], environ, folder=folder, **given)
-        self.lines = ["127.0.0.1 is read", str(folder)]
+        self.program = ProgramContainer(engine, image, ["sh", "-c", SCRIPT], environ, folder=run_in, **given)
+        self.lines = ["127.0.0.1 is read", str(run_in)]
         wait_until(lambda: self.written == self.lines, timeout_s=60, what="the program to write")
 
     @property
