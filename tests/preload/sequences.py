@@ -90,11 +90,11 @@ class Disk:
         """Run the control program on the state; return what it prints."""
         return self.built.call(command, self.state, *options)
 
-    def refused(self, command: str, *options: str) -> str:
-        """Run the control program, which must refuse; return its sentence."""
+    def refused(self, command: str, *options: str, status: int = 1) -> str:
+        """Run the control program, which must refuse with that exit status; return its sentence."""
         words = [str(self.built.control), command, str(self.state), *options]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
-        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (status, "", 1), done
         return done.stderr
 
     def shown(self) -> Any:

@@ -141,7 +141,7 @@ def test_a_cut_under_a_living_process_is_refused(disk: Disk) -> None:
     with living(disk) as process:
         assert disk.shown()["pids"] == [process.pid]
         expected = f"disk-faults: a process that writes to this disk is alive: {process.pid}; kill it before the cut\n"
-        assert disk.refused("cut") == expected
+        assert disk.refused("cut", status=3) == expected
     assert disk.shown()["pids"] == []
     disk.call("cut")
 
@@ -151,7 +151,8 @@ def test_programs_that_a_killed_broker_had_started_are_waited_for(disk: Disk, tm
     """They end a moment after it; here, as soon as a cut was refused."""
     with living(disk) as child:
         refusing = tmp_path / "disk-faults"
-        refusing.write_text(f'#!/bin/sh\n"{disk.built.control}" "$@" && exit\nkill -9 {child.pid}\nexit 1\n')
+        kills = f"status=$?; kill -9 {child.pid}; exit $status"
+        refusing.write_text(f'#!/bin/sh\n"{disk.built.control}" "$@" && exit\n{kills}\n')
         refusing.chmod(0o700)
         node = PreloadedDisk("a1", disk.root, disk.state, disk.built.library, refusing, disk.state / "power.jsonl")
         assert node.cut_power("ordered").names == 1

@@ -28,8 +28,12 @@ Call = Literal["write", "flush", "both"]
 _ANSWERS_WITHIN_S = 60.0
 #: Programs that a broker had started end a moment after it was killed; on a busy machine it can be seconds.
 _CHILDREN_END_WITHIN_S = 15.0
-#: How ``disk-faults cut`` says that they have not.
-_ALIVE = "a process that writes to this disk is alive"
+#: The exit status of ``disk-faults cut`` if they have not.
+_IN_USE = 3
+
+
+class DiskInUseError(ClusterError):
+    """A process that writes to the disk is alive."""
 
 
 @dataclass(frozen=True)
@@ -128,21 +132,19 @@ class PreloadedDisk:
         )
 
     def _cut(self, *arguments: str) -> dict[str, Any]:
-        alive: list[ClusterError] = []
+        refused: list[DiskInUseError] = []
 
         def cut() -> dict[str, Any] | None:
             try:
                 return self._json("cut", *arguments)
-            except ClusterError as error:
-                if _ALIVE not in str(error):
-                    raise
-                alive.append(error)
+            except DiskInUseError as error:
+                refused.append(error)
                 return None
 
         try:
             taken = wait_until(cut, timeout_s=_CHILDREN_END_WITHIN_S, what="the programs of a broker to end")
         except WaitTimeout:
-            raise alive[-1] from None
+            raise refused[-1] from None
         assert taken is not None
         return taken
 
@@ -157,7 +159,8 @@ class PreloadedDisk:
         except (OSError, subprocess.TimeoutExpired) as error:
             raise ClusterError(f"{name} for the disk of {self.node} failed: {error}") from error
         if done.returncode != 0:
-            raise ClusterError(f"{name} for the disk of {self.node} failed: {done.stderr.strip()}")
+            failed = DiskInUseError if done.returncode == _IN_USE else ClusterError
+            raise failed(f"{name} for the disk of {self.node} failed: {done.stderr.strip()}")
         return done.stdout
 
 

@@ -22,6 +22,9 @@
 #include "file_log.h"
 #include "show.h"
 
+/* The exit status of a cut that is refused as a process still writes; any other failure has 1. */
+#define EXIT_IN_USE 3
+
 static const char *const usage =
     "usage: disk-faults prepare|clear|show|settle STATE\n"
     "       disk-faults set STATE slow [--write-ms N] [--flush-ms N]\n"
@@ -204,7 +207,9 @@ static void cut(int count, char **words)
     int alive = open(path, O_RDWR);
     if (alive < 0 || flock(alive, LOCK_EX | LOCK_NB) != 0) {
         list_pids(pids, sizeof pids);
-        fail("a process that writes to this disk is alive%s%s; kill it before the cut", *pids ? ": " : "", pids);
+        fprintf(stderr, "disk-faults: a process that writes to this disk is alive%s%s; kill it before the cut\n",
+                *pids ? ": " : "", pids);
+        exit(EXIT_IN_USE);
     }
     if (!is_cut_begun()) {
         atomic_store(&control->names.word, 0); /* no owner of a lock is alive */
