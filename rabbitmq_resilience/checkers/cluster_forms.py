@@ -18,6 +18,8 @@ from rabbitmq_resilience.model.feature_flags import KHEPRI
 
 _FLAG = re.compile(r"[a-z][a-z0-9_.]*")
 _VERSION = re.compile(r"\d+(\.\d+)+")
+#: The first series in which ``khepri_db`` is a stable feature flag, and the first without Mnesia.
+_KHEPRI_STABLE_SINCE, _KHEPRI_ONLY_SINCE = (4, 2), (4, 3)
 
 
 def forms(facts: Facts, cluster: ClusterFacts, period_us: Period) -> tuple[ClusterFacts, ...]:
@@ -74,7 +76,8 @@ def version_of(becomes: str) -> tuple[int, ...]:
 
 
 def _surely_ends_handling(step: ObservedFault) -> bool:
-    return step.effect.becomes == KHEPRI or version_of(step.effect.becomes) >= (4, 3)
+    khepri_since = _KHEPRI_STABLE_SINCE if step.effect.feature_flags else _KHEPRI_ONLY_SINCE
+    return step.effect.becomes == KHEPRI or version_of(step.effect.becomes) >= khepri_since
 
 
 def _may_end_handling(step: ObservedFault) -> bool:

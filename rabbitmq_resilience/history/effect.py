@@ -36,6 +36,8 @@ class Effect:
     becomes: str = ""
     #: Nodes of which a stored file was damaged while they were away.
     nodes_damaged: tuple[str, ...] = ()
+    #: All stable feature flags are enabled in the end.
+    feature_flags: bool = False
 
     def as_fields(self) -> dict[str, Any]:
         """Return the effect as the fields of an event."""
@@ -50,7 +52,7 @@ class Effect:
 
 
 #: Fields that events have only if they are not empty: records had no such field once.
-_LEFT_OUT_IF_EMPTY = frozenset({"becomes", "nodes_damaged"})
+_LEFT_OUT_IF_EMPTY = frozenset({"becomes", "nodes_damaged", "feature_flags"})
 
 #: How to read a recorded value, by the type of the field's default.
 _READ: Mapping[type, Callable[[Any], Any]] = {

@@ -87,7 +87,7 @@ class UpgradeInjection(StopInjection):
     @property
     def effect(self) -> Effect:
         """Return the nodes as down, and the version that they have afterwards."""
-        return replace(super().effect, becomes=self.version)
+        return replace(super().effect, becomes=self.version, feature_flags=self.enable_feature_flags)
 
     def heal(self) -> None:
         super().heal()

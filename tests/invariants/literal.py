@@ -116,6 +116,7 @@ def fault(
     operation: bool = False,
     becomes: str = "",
     damaged: Sequence[str] = (),
+    feature_flags: bool = False,
     states: Sequence[str] = ("injecting", "injected", "proven", "healing", "healed", "heal_proven"),
 ) -> list[Event]:
     """A step that acts from ``start_s`` to ``end_s``; ``states`` are those that it reached."""
@@ -134,6 +135,8 @@ def fault(
         effect["becomes"] = becomes
     if damaged:
         effect["nodes_damaged"] = list(damaged)
+    if feature_flags:
+        effect["feature_flags"] = True
     if alarm:
         effect |= {"alarm": alarm, "nodes_alarmed": list(alarmed)}
     ends = ("healing", "healed", "heal_proven", "heal_unproven")

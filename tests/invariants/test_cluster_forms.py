@@ -15,7 +15,7 @@ from rabbitmq_resilience.checkers.facts import Facts
 from rabbitmq_resilience.checkers.observed_faults import NEVER_US
 from tests.invariants.literal import THREE, cluster, fault, us
 
-KHEPRI_FROM = (4, 3)
+KHEPRI_FROM, KHEPRI_STABLE_FROM = (4, 3), (4, 2)
 
 
 @pytest.mark.parametrize(
@@ -39,17 +39,27 @@ def test_the_version_that_an_image_names(becomes: str, version: tuple[int, ...])
 
 @dataclass(frozen=True)
 class Change:
-    """A step that made of its nodes what ``becomes`` says, or enabled a flag, from one second to another."""
+    """A step that made of its nodes what ``becomes`` says, or enabled a flag, from one second to another.
+
+    ``flags``: it enabled all stable feature flags too."""
 
     begins_s: int
     ends_s: int
     nodes: tuple[str, ...]
     becomes: str
+    flags: bool = False
 
 
 def made_of(version: str, khepri: bool, changes: Sequence[Change]) -> Facts:
     steps = [
-        fault(one.begins_s, one.ends_s, step=number, name="upgrade", down=one.nodes, becomes=one.becomes)
+        fault(
+            *(one.begins_s, one.ends_s),
+            step=number,
+            name="upgrade",
+            down=one.nodes,
+            becomes=one.becomes,
+            feature_flags=one.flags,
+        )
         for number, one in enumerate(changes)
     ]
     return Facts([cluster(version=version, khepri=khepri), *itertools.chain(*steps)])
@@ -57,13 +67,14 @@ def made_of(version: str, khepri: bool, changes: Sequence[Change]) -> Facts:
 
 changes_of = st.lists(
     st.builds(
-        lambda begins_s, lasts_s, nodes, becomes: Change(
-            begins_s, begins_s + lasts_s, () if becomes == "khepri_db" else tuple(sorted(nodes)), becomes
+        lambda begins_s, lasts_s, nodes, becomes, flags: Change(
+            begins_s, begins_s + lasts_s, () if becomes == "khepri_db" else tuple(sorted(nodes)), becomes, flags
         ),
         st.integers(1, 20),
         st.integers(1, 10),
         st.sets(st.sampled_from(THREE), min_size=1),
         st.sampled_from(["4.1.8", "4.2.9", "4.3.6", "4.4.0", "khepri_db", "quorum_queue"]),
+        st.booleans(),
     ),
     max_size=4,
 )
@@ -91,7 +102,7 @@ def slowly(
             over, to = one.ends_s < at_s, version_of(one.becomes)
             for node in one.nodes if to else ():
                 versions[node] = {to} if over else versions[node] | {to}
-            if one.becomes == "khepri_db" or to >= KHEPRI_FROM:
+            if one.becomes == "khepri_db" or to >= (KHEPRI_STABLE_FROM if one.flags else KHEPRI_FROM):
                 stores = {True} if over else stores | {True}
         found |= {(one, store) for one in set().union(*versions.values()) for store in stores}
     return found

@@ -309,19 +309,23 @@ def test_a_node_that_still_boots_leaves_the_others_in_a_minority() -> None:
 
 
 @pytest.mark.parametrize(
-    ("becomes", "verdict"),
+    ("becomes", "feature_flags", "verdict"),
     [
-        ("4.3.6", Verdict.VALID),
-        ("rabbitmq:4.3-management", Verdict.VALID),
-        ("khepri_db", Verdict.VALID),
-        ("team/rabbitmq@sha256:0a", Verdict.VALID),  # nobody can say what it is
-        ("4.2.9", Verdict.INVALID),
-        ("rabbitmq:4.2-management", Verdict.INVALID),
-        ("maintenance_mode_status", Verdict.INVALID),
+        ("4.3.6", False, Verdict.VALID),
+        ("rabbitmq:4.3-management", False, Verdict.VALID),
+        ("khepri_db", False, Verdict.VALID),
+        ("team/rabbitmq@sha256:0a", False, Verdict.VALID),  # nobody can say what it is
+        ("4.2.9", False, Verdict.INVALID),
+        ("4.2.9", True, Verdict.VALID),  # its stable feature flags include khepri_db
+        ("4.1.9", True, Verdict.INVALID),
+        ("rabbitmq:4.2-management", False, Verdict.INVALID),
+        ("maintenance_mode_status", False, Verdict.INVALID),
     ],
 )
-def test_no_pause_is_demanded_once_the_modes_may_have_no_effect(becomes: str, verdict: Verdict) -> None:
-    changed = fault(10, 15, step=1, name="upgrade", operation=True, becomes=becomes)
+def test_no_pause_is_demanded_once_the_modes_may_have_no_effect(
+    becomes: str, feature_flags: bool, verdict: Verdict
+) -> None:
+    changed = fault(10, 15, step=1, name="upgrade", operation=True, becomes=becomes, feature_flags=feature_flags)
     assert check([CUT, changed], {}, version="4.1.8").verdict is verdict
 
 
