@@ -23,7 +23,8 @@ from rabbitmq_resilience.plugin import options
 from rabbitmq_resilience.plugin.checking import NO_BROKER, version_of
 from rabbitmq_resilience.plugin.sessions import give_up
 from rabbitmq_resilience.runner.judging import Result
-from rabbitmq_resilience.scenario.guarantees import promised, promising, throughput_kept, versions
+from rabbitmq_resilience.scenario.guarantees import Demanded, promised, promising, throughput_kept, versions
+from rabbitmq_resilience.scenario.known_defects import DOES_NOT_PAUSE, as_demanded
 from rabbitmq_resilience.scenario.model import Phases, Scenario
 from rabbitmq_resilience.sut.broker.versions import next_series, refusal
 from rabbitmq_resilience.sut.drivers import FORMING, OpenDriver
@@ -90,18 +91,22 @@ def step(request: pytest.FixtureRequest, pytestconfig: pytest.Config, queue_type
 
 def upgraded(play: Play, title: str, step: Step, topology: Topology, queue_type: str, *schedule: AnyFault) -> Result:
     load = workload(queue_type)
+    demanded: Demanded = {
+        **promised(topology, recovered_within_s=RECOVERED_WITHIN_S),
+        "throughput": throughput_kept(),
+        "partition_mode": {},
+    }
+    is_cut = any(isinstance(fault, Partition) for fault in schedule)
     scenario = promising(
         title,
         topology,
         load,
         schedule,
-        demanded={
-            **promised(topology, recovered_within_s=RECOVERED_WITHIN_S),
-            "throughput": throughput_kept(),
-        },
+        demanded=demanded,
         phases=Phases.model_validate({**PHASES, "chaos_s": EACH_S * len(schedule)}),
         broker=versions(load),
         about=f"{step.old} to {step.new}",
+        expect=tuple(as_demanded(DOES_NOT_PAUSE, demanded)) if is_cut else (),
     )
     return play(scenario)
 
