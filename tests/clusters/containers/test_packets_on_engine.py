@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -22,7 +23,7 @@ from rabbitmq_resilience.sut.containers import pumba
 from rabbitmq_resilience.sut.containers.container_cluster import DockerCluster
 from rabbitmq_resilience.sut.containers.container_host import DockerHost
 from rabbitmq_resilience.sut.containers.engine_client import BrokerImage, compiled_in, remove_all_of
-from rabbitmq_resilience.sut.machine.port_claims import Claim
+from rabbitmq_resilience.sut.machine.port_claims import default_root, release, take_claim
 from rabbitmq_resilience.sut.port_layout import PortLayout
 from rabbitmq_resilience.tools.distributions import BrokerHome
 from tests.needs import skipped_without
@@ -31,6 +32,7 @@ pytestmark = pytest.mark.engine
 
 TOPOLOGY = topology_catalogue.load("three_nodes_three_zones")
 FOR_S = 60.0
+PORTS = 50
 
 
 @pytest.fixture(
@@ -60,8 +62,9 @@ def cluster(tmp_path: Path, engine_image: BrokerImage, engine: docker.DockerClie
     server.chmod(0o755)
     shutil.copytree(compiled_in(engine, engine_image), tmp_path / "ebin")
     home = BrokerHome(tmp_path / "idle", engine_image.broker.erlang_bin, engine_image.broker.version)
+    claim = take_claim(default_root(), ports=PORTS)
     with closing(DockerHost(tmp_path, BrokerImage(engine_image.name, home))) as host:
-        layout = PortLayout(TOPOLOGY, (), home, Claim(tmp_path, 20_000, ()), host.net)
+        layout = PortLayout(TOPOLOGY, (), home, replace(claim, folder=tmp_path), host.net)
         made = DockerCluster(host, layout, home)
         try:
             for node in ("a1", "b1"):
@@ -71,6 +74,8 @@ def cluster(tmp_path: Path, engine_image: BrokerImage, engine: docker.DockerClie
             yield made
         finally:
             remove_all_of(tmp_path)
+            claim.folder.rmdir()
+            release(claim)
 
 
 def test_each_change_is_proven_and_healed(step: Netem, cluster: DockerCluster) -> None:
