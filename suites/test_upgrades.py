@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import pytest
 from packaging.version import Version
 
+from rabbitmq_resilience.checkers.pauses import NET_SETUPTIME_S
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis.conditions import AfterStep, When
 from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
@@ -111,6 +112,22 @@ def upgraded(play: Play, title: str, step: Step, topology: Topology, queue_type:
     return play(scenario)
 
 
+def rolled(step: Step, topology: Topology, *, drain: bool = False) -> list[Upgrade]:
+    """Return the upgrade of each node in turn, once no queue depends on it; the last one enables the feature flags."""
+    names = topology.node_names
+    return [
+        Upgrade(
+            for_s=AWAY_S,
+            node=node,
+            to=step.to,
+            drain=drain,
+            enable_feature_flags=node == names[-1],
+            **turn(i, node, names[i - 1], waiting=True),
+        )
+        for i, node in enumerate(names)
+    ]
+
+
 def test_one_node(step: Step, queue_type: str, net_ticktime_s: int, play: Play) -> None:
     """The upgraded node may lead queues, and the others go on with their old version."""
     upgrade = Upgrade(at_s=FIRST_STEP_S, for_s=AWAY_S, node="leader:q1", to=step.to)
@@ -132,21 +149,19 @@ def test_mixed_versions(step: Step, queue_type: str, net_ticktime_s: int, play: 
 def test_rolled_over_all_nodes(drain: bool, step: Step, queue_type: str, net_ticktime_s: int, play: Play) -> None:
     """Each node is upgraded in turn once no queue depends on it; the new feature flags follow in the end."""
     topology = shape(THREE, net_ticktime_s)
-    names = topology.node_names
-    schedule = [
-        Upgrade(
-            for_s=AWAY_S,
-            node=node,
-            to=step.to,
-            drain=drain,
-            enable_feature_flags=node == names[-1],
-            **turn(i, node, names[i - 1], waiting=True),
-        )
-        for i, node in enumerate(names)
-    ]
     title = f"An upgrade is rolled over all nodes{', each drained' if drain else ''}"
-    result = upgraded(play, title, step, topology, queue_type, *schedule)
+    result = upgraded(play, title, step, topology, queue_type, *rolled(step, topology, drain=drain))
     assert result.document["upgraded_to"], "no node was seen on its new version"
+
+
+def test_a_cut_after_all_nodes_are_upgraded(step: Step, queue_type: str, net_ticktime_s: int, play: Play) -> None:
+    """All nodes are upgraded and all flags enabled. Then a node is cut off, for longer than nodes of 4.0 take to pause:
+    from 4.2 on it does not pause any more."""
+    topology = shape(THREE, net_ticktime_s)
+    last = When(after_step=AfterStep(step=len(topology.nodes) - 1, wait_s=MIXED_S))
+    cut = Partition(when=last, for_s=acted_upon_s(topology) + NET_SETUPTIME_S, between=("zone:b", "rest"))
+    title = "A node is cut off after an upgrade"
+    upgraded(play, title, step, topology, queue_type, *rolled(step, topology), cut)
 
 
 def test_zone_after_zone(step: Step, queue_type: str, net_ticktime_s: int, play: Play) -> None:
