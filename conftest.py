@@ -25,7 +25,7 @@ pytest_plugins = ["rabbitmq_resilience.plugin"]
 def pytest_addoption(parser: pytest.Parser) -> None:
     options.add_short_names(parser)
     group = parser.getgroup("resilience", "RabbitMQ resilience")
-    group.addoption("--upgrade-to", help="version or image that brokers are upgraded to (the next series)")
+    group.addoption("--upgrade-to", help="version, image or folder that brokers are upgraded to (the next series)")
     group.addoption("--production-timing", action="store_true", help="net_ticktime 60, RabbitMQ's own, instead of 5")
     group.addoption("--scale", type=_scale, default=DEFAULT_SCALE, help=f"of the case study's load ({DEFAULT_SCALE:g})")
     group.addoption("--endurance-min", type=_minutes, default=60, help="how long restarts follow each other (60)")

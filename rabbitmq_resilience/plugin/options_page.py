@@ -39,7 +39,7 @@ _MORE: Mapping[str, str] = {
     "start nothing. With a cluster file: [list all that each would do there](clusters.md#before-anything-is-done)",
     "fault-file": "play the scenario in this file, and nothing else",
     "recheck": "judge the run in this directory again, without any broker",
-    "upgrade-to": "the version or image that `suites/test_upgrades.py` upgrades to, from that of `--broker`",
+    "upgrade-to": "the version, image or folder that `suites/test_upgrades.py` upgrades to, from that of `--broker`",
     "production-timing": "RabbitMQ's own `net_ticktime` of 60 s instead of 5 s, for the suites",
     "scale": "the part of the case study's load for kills, restarts and backlogs; 1 is all of it",
     "endurance-min": "for how many minutes the longest scenarios repeat rolling restarts",
