@@ -32,8 +32,8 @@ FAMILIES = {
     POWER: r"los(es|e) power|^The disk of a (leader's node|follower) is slow|^The log of a leader's node|is damaged",
     "rolling restarts": r"[Rr]olling restart",
     "connections of clients": r"^(Consumer|Publisher) |to a consumer|Exclusive queues|Queues expire",
-    "backlogs, memory, disks": r"slow|backlog|Publishers peak|million messages|runs out of|loses its disk|expire into"
-    r"|any consumer grows|want more than",
+    "backlogs, memory, CPU, disks": r"slow|backlog|Publishers peak|million messages|runs out of|loses its disk"
+    r"|expire into|any consumer grows|want more than|gets less|Other programs take",
     "blips, flapping and lossy links": r"flaps|too short|^All links|Packets are lost|Confirms stop",
     "cuts": r"cut|bridge|even split|disconnected|not heard|are parted|^Autoheal",
     "declarations, timeouts, counts": r"queues are declared|were declared while|^Each consumer|^A queue counts",
