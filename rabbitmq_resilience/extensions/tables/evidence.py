@@ -33,7 +33,7 @@ FAMILIES = {
     "rolling restarts": r"[Rr]olling restart",
     "connections of clients": r"^(Consumer|Publisher) |to a consumer|Exclusive queues|Queues expire",
     "backlogs, memory, CPU, disks": r"slow|backlog|Publishers peak|million messages|runs out of|loses its disk"
-    r"|expire into|any consumer grows|want more than|gets less|Other programs take",
+    r"|expire into|any consumer grows|want more than|gets less|Other programs take|needs more memory",
     "blips, flapping and lossy links": r"flaps|too short|^All links|Packets are lost|Confirms stop",
     "cuts": r"cut|bridge|even split|disconnected|not heard|are parted|^Autoheal",
     "declarations, timeouts, counts": r"queues are declared|were declared while|^Each consumer|^A queue counts",
