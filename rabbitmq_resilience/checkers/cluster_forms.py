@@ -37,7 +37,8 @@ def handled_until_us(facts: Facts) -> float:
 
 def unhandled_from_us(facts: Facts) -> float:
     """Return the moment from which a step has surely ended partition handling; NEVER_US without such a step."""
-    return min((step.possible_us[1] for step in _changes(facts) if _surely_ends_handling(step)), default=NEVER_US)
+    sure = (step for step in _changes(facts) if _surely_ends_handling(facts, step))
+    return min((step.possible_us[1] for step in sure), default=NEVER_US)
 
 
 def _changes(facts: Facts) -> Iterator[ObservedFault]:
@@ -61,7 +62,7 @@ def _forms(
     versions = [] if replaced >= set(cluster.nodes) else [cluster.broker_version]
     versions += [version for step in changes if (version := version_of(step.effect.becomes))]
     stores = {cluster.khepri, cluster.khepri or any(map(_may_end_handling, changes))}
-    if any(map(_surely_ends_handling, over)):
+    if any(_surely_ends_handling(facts, step) for step in over):
         stores = {True}
     found = (replace(cluster, broker_version=v, khepri=k) for v in versions for k in sorted(stores))
     return tuple(dict.fromkeys(found))
@@ -75,11 +76,33 @@ def version_of(becomes: str) -> tuple[int, ...]:
     return tuple(map(int, found[0].split("."))) if found else ()
 
 
-def _surely_ends_handling(step: ObservedFault) -> bool:
-    khepri_since = _KHEPRI_STABLE_SINCE if step.effect.feature_flags else _KHEPRI_ONLY_SINCE
-    return step.effect.becomes == KHEPRI or version_of(step.effect.becomes) >= khepri_since
+def _surely_ends_handling(facts: Facts, step: ObservedFault) -> bool:
+    if step.effect.becomes == KHEPRI or version_of(step.effect.becomes) >= _KHEPRI_ONLY_SINCE:
+        return True
+    return _enables_khepri(step) and _all_have_it_stable(facts, step)
+
+
+def _enables_khepri(step: ObservedFault) -> bool:
+    """Return whether the step enables the feature flags of a version whose stable ones include ``khepri_db``."""
+    return step.effect.feature_flags and version_of(step.effect.becomes) >= _KHEPRI_STABLE_SINCE
+
+
+def _all_have_it_stable(facts: Facts, last: ObservedFault) -> bool:
+    """Return whether that surely holds for the versions of all nodes once a step is over. Nodes enable what they have
+    in common."""
+    if facts.cluster is None:
+        return False
+    end_us = last.possible_us[1]
+    begun = [step for step in _changes(facts) if version_of(step.effect.becomes) and step.possible_us[0] < end_us]
+    if any(version_of(step.effect.becomes) < _KHEPRI_STABLE_SINCE for step in begun):
+        return False
+    replaced = (step.down for step in begun if step.possible_us[1] <= end_us)
+    every = frozenset().union(*replaced) >= set(facts.cluster.nodes)
+    return every or facts.cluster.broker_version >= _KHEPRI_STABLE_SINCE
 
 
 def _may_end_handling(step: ObservedFault) -> bool:
     """Return whether this step may move metadata to Khepri: an image without a version may be of any version."""
-    return _surely_ends_handling(step) or not (_FLAG.fullmatch(step.effect.becomes) or version_of(step.effect.becomes))
+    becomes, version = step.effect.becomes, version_of(step.effect.becomes)
+    known = _FLAG.fullmatch(becomes) or version
+    return becomes == KHEPRI or version >= _KHEPRI_ONLY_SINCE or _enables_khepri(step) or not known

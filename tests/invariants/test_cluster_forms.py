@@ -87,23 +87,35 @@ def instants(changes: Sequence[Change], start_s: float, end_s: float) -> Iterato
         yield (before + after) / 2
 
 
+def versions_at(version: str, changes: Sequence[Change], at_s: float) -> dict[str, set[tuple[int, ...]]]:
+    """Return the versions that each node may have. A change that goes on may be done or not."""
+    versions: dict[str, set[tuple[int, ...]]] = {node: {version_of(version)} for node in THREE}
+    for one in changes:
+        to = version_of(one.becomes)
+        for node in one.nodes if to and one.begins_s < at_s else ():
+            versions[node] = {to} if one.ends_s <= at_s else versions[node] | {to}
+    return versions
+
+
 def slowly(
     version: str, khepri: bool, changes: Sequence[Change], start_s: float, end_s: float
 ) -> set[tuple[tuple[int, ...], bool]]:
     """Return each version that some node may have with each store that the cluster may have, at some instant of the
-    period. A change that goes on may be done or not, on each node."""
+    period."""
     found: set[tuple[tuple[int, ...], bool]] = set()
     for at_s in instants(changes, start_s, end_s):
-        versions: dict[str, set[tuple[int, ...]]] = {node: {version_of(version)} for node in THREE}
         stores = {khepri}
         for one in changes:
+            to, over = version_of(one.becomes), one.ends_s < at_s
             if one.begins_s >= at_s:
                 continue
-            over, to = one.ends_s < at_s, version_of(one.becomes)
-            for node in one.nodes if to else ():
-                versions[node] = {to} if over else versions[node] | {to}
-            if one.becomes == "khepri_db" or to >= (KHEPRI_STABLE_FROM if one.flags else KHEPRI_FROM):
+            if one.becomes == "khepri_db" or to >= KHEPRI_FROM:
                 stores = {True} if over else stores | {True}
+            elif one.flags and to >= KHEPRI_STABLE_FROM:  # nodes enable what they have in common
+                then = versions_at(version, changes, one.ends_s)
+                common = all(min(of) >= KHEPRI_STABLE_FROM for of in then.values())
+                stores = {True} if over and common else stores | {True}
+        versions = versions_at(version, changes, at_s)
         found |= {(one, store) for one in set().union(*versions.values()) for store in stores}
     return found
 
