@@ -107,6 +107,9 @@ class Metadata(InvariantSpec):
     counted apart, and so are items on which nodes may differ because the split was not ended. Then the nodes that
     stayed on the side of the declaration must still have the item.
 
+    If a node gives no answer in the end, queues that are no quorum queues, and their bindings, are not judged where all
+    others lack them: brokers that were restarted list such a queue once the node where it is at home is back.
+
     Where metadata is in Khepri (with the feature flag ``khepri_db``, by default in new clusters from 4.2 on, always
     from 4.3 on), a declaration needs a majority of nodes: through a node of a minority it must not be called created.
     Brokers answer it after 30 s with a connection error 541, which counts as refused; the harness waits for 10 s, and
@@ -227,7 +230,11 @@ def _finding(
     for d, fate in ends:
         fates[fate, d.item in excused].append(d)
     during_cut = [d for d in declared if _during_cut(facts, d)]
-    wrong = [_described(facts, d, asked_nodes) for d in [*fates["differing", False], *fates["lost", False]]]
+    lost, untold = fates["lost", False], list[Declaration]()
+    if silent and any(queue.kind != "quorum" for queue in facts.queues):
+        untold = [d for d in lost if d.item.startswith(("queue ", "binding "))]
+        lost = [d for d in lost if d not in untold]
+    wrong = [_described(facts, d, asked_nodes) for d in [*fates["differing", False], *lost]]
     summary = f"{counted(len(declared), 'item was', 'items were')} declared, {len(during_cut)} of them during a cut"
     minority = [f"{_described(facts, d, asked_nodes)}; {d.node} was in a minority" for d in impossible]
     if wrong:
@@ -242,6 +249,8 @@ def _finding(
         )
     elif silent:
         verdict, summary = Verdict.UNKNOWN, f"{summary}; {', '.join(silent)} did not report which of them they know"
+        if untold:
+            summary += f"; {counted(len(untold), 'item', 'items')} that no other node lists may be of a queue there"
     elif not declared:
         verdict, summary = Verdict.UNKNOWN, "nothing was declared while the run went on"
     else:
@@ -253,8 +262,9 @@ def _finding(
     counts: dict[str, Number] = {
         f"{fate}{'_permitted' * may}": len(fates[fate, may]) for fate in _BROKEN for may in (False, True)
     }
+    counts["lost"] = len(lost)
     counts["created_in_a_minority"] = len(impossible)
-    counts["lost_through"] = " ".join(sorted({d.node for d in fates["lost", False]}))
+    counts["lost_through"] = " ".join(sorted({d.node for d in lost}))
     coverage = Coverage(0 if silent else len(declared) - len(excused), len(declared), "items")
     return Finding(
         verdict, summary, _numbers(declared, during_cut) | counts, tuple([*wrong, *minority][:EXAMPLES_MAX]), coverage

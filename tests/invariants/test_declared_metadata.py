@@ -11,7 +11,7 @@ from rabbitmq_resilience.checkers.cluster_facts import ClusterFacts
 from rabbitmq_resilience.checkers.metadata import Metadata, permits_lost_declarations
 from rabbitmq_resilience.checkers.verdict import Finding, Verdict
 from rabbitmq_resilience.history.events import Event
-from tests.invariants.literal import THREE, apart, cluster, event, fault, history, node_states, phases
+from tests.invariants.literal import THREE, apart, cluster, event, fault, history, node_states, phases, queues
 from tests.messages import Messages
 
 CUT = fault(20, 50, cut=apart(["a1"], ["b1", "c1"]))
@@ -101,6 +101,26 @@ def test_what_was_declared_while_nothing_went_on_is_looked_up_too(message: Messa
     nothing = check(known())
     assert nothing.verdict is Verdict.UNKNOWN
     message(nothing.summary)
+
+
+@pytest.mark.parametrize(
+    ("queue_type", "item", "verdict"),
+    [
+        ("classic", "queue declared-001", Verdict.UNKNOWN),
+        ("classic", "binding declared-001", Verdict.UNKNOWN),
+        ("mirrored", "queue declared-001", Verdict.UNKNOWN),
+        ("classic", "policy declared-001", Verdict.INVALID),
+        ("quorum", "queue declared-001", Verdict.INVALID),
+    ],
+)
+def test_what_may_be_at_home_on_a_silent_node_is_not_lost(
+    queue_type: str, item: str, verdict: Verdict, message: Messages
+) -> None:
+    finding = check(declared(item, 12), known(b1=None), queues("q1", kind=queue_type))
+    assert (finding.verdict, finding.numbers["lost"]) == (verdict, int(verdict is Verdict.INVALID))
+    message(finding.summary)
+    answering = check(declared(item, 12), known(), queues("q1", kind=queue_type))
+    assert answering.verdict is Verdict.INVALID
 
 
 def test_a_node_did_not_tell(message: Messages) -> None:
