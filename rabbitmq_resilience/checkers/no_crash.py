@@ -36,6 +36,9 @@ class NoCrash(InvariantSpec):
         demanded_s = seconds(span[1] - span[0])
         coverage = Coverage(round(demanded_s - lasting_s(blind[least]), 3), demanded_s)
         numbers = {"crashed": " ".join(crashed)}
+        none = "no broker ended by itself"
+        if gave_up := [node for node in facts.cluster.nodes if _ended_while_starting(facts, facts.cluster, node)]:
+            none = f"no broker that was up ended by itself; {', '.join(gave_up)} ended while starting"
         if crashed:
             texts = [
                 f"the process of {node} was gone at {facts.at(t_us)} though no step had taken it away, "
@@ -46,9 +49,9 @@ class NoCrash(InvariantSpec):
         if blind[least]:
             since = " to ".join(map(facts.at, blind[least][0]))
             unseen = f"the observer did not look at {least} from {since}"
-            summary = f"{unseen}; in the observed time, no broker ended by itself"
+            summary = f"{unseen}; in the observed time, {none}"
             return Finding(Verdict.UNKNOWN, summary, numbers, (), coverage)
-        return Finding(Verdict.VALID, "no broker ended by itself", numbers, (), coverage)
+        return Finding(Verdict.VALID, none, numbers, (), coverage)
 
 
 def _may_be_gone(facts: Facts, cluster: ClusterFacts) -> Mapping[str, Times]:
@@ -60,6 +63,21 @@ def _may_be_gone(facts: Facts, cluster: ClusterFacts) -> Mapping[str, Times]:
         | times((step.possible_us[0], facts.first_up_us(node, after_us=step.possible_us[1])) for step in starved[node])
         for node in cluster.nodes
     }
+
+
+def _ended_while_starting(facts: Facts, cluster: ClusterFacts, node: str) -> bool:
+    """Return whether the process of ``node`` was there after a step had let it start again, and was gone before the
+    node was seen up, with no step acting on it."""
+    steps = [step for step in truth_of(facts, cluster).steps if step.injected and node in step.down]
+    for step in steps:
+        healed_us = step.possible_us[1]
+        there = False
+        for t_us, states in facts.sightings(healed_us, facts.first_up_us(node, after_us=healed_us)):
+            acting = any(other.possible_us[0] <= t_us <= other.possible_us[1] for other in steps)
+            if there and not acting and states.get(node) == "down":
+                return True
+            there = not acting and (there or states.get(node, "down") != "down")
+    return False
 
 
 def _gone_us(facts: Facts, node: str, may: Times) -> float | None:

@@ -60,6 +60,15 @@ def test_pathological_a_cut_takes_no_process_away() -> None:
     assert check(fault(20, 40, cut=apart(["b1"], ["a1", "c1"])), states=gone("b1", (25, 45))).verdict is Verdict.INVALID
 
 
+@pytest.mark.parametrize("again", [[], [fault(44, 60, step=1, name="kill", down=["b1"])]])
+def test_what_ends_while_it_starts_is_named(again: list[Any], message: Messages) -> None:
+    """``recovery`` judges that it is not back. What a second step takes away did not end by itself."""
+    seen = node_states(unlike={"b1": [(20, 41, "down"), (41, 46, "paused"), (46, 95, "down")]})
+    finding = check(fault(20, 40, name="kill", down=["b1"]), *again, states=seen)
+    assert (finding.verdict, "b1 ended while starting" in finding.summary) == (Verdict.VALID, not again)
+    message(finding.summary)
+
+
 def test_a_step_that_never_began_excuses_nothing() -> None:
     skipped = fault(20, 40, name="kill", down=["b1"], states=["skipped"])
     assert check(skipped, states=gone("b1", (25, 30))).verdict is Verdict.INVALID
