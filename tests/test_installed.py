@@ -23,7 +23,7 @@ pytestmark = pytest.mark.core
 QUIET = """
 version: 1
 title: A client goes and comes
-topology: my/three.yaml
+topology: my/one.yaml
 workload: {queues: 1, rate_per_s: 100}
 phases: {steady_s: 2, recovery_s: 60, settled_s: 1}
 schedule:
@@ -73,7 +73,7 @@ import rabbitmq_resilience as resilience
 (run,) = Path("reports/runs").glob("*/fault.yaml")
 scenario = resilience.load(run)
 assert resilience.recheck(run.parent).verdict is resilience.Verdict.VALID
-assert scenario.topology == resilience.load_topology(Path("my/three.yaml")), scenario.topology
+assert scenario.topology == resilience.load_topology(Path("my/one.yaml")), scenario.topology
 print("RECHECKED", scenario.title)
 """
 
@@ -196,7 +196,7 @@ def test_a_fault_file_is_made_of_logs(installed: Installed) -> None:
 def test_a_scenario_of_ones_own_is_played_and_judged_again(installed: Installed) -> None:
     """With a topology beside it, and an invariant that another distribution adds."""
     (installed.folder / "my").mkdir()
-    (installed.folder / "my" / "three.yaml").write_text("name: three\nzones: {a: 1, b: 1, c: 1}\n")
+    (installed.folder / "my" / "one.yaml").write_text("name: one\nzones: {a: 1}\n")
     (installed.folder / "mine.fault.yaml").write_text(QUIET)
     played = installed.run("pytest", "mine.fault.yaml")
     assert played.returncode == 0, played.stdout + played.stderr
@@ -211,7 +211,7 @@ def test_a_scenario_of_ones_own_is_played_and_judged_again(installed: Installed)
 
 def test_what_others_add_is_known(installed: Installed) -> None:
     text = QUIET.replace('fault: kill_client, client: "publisher:0"', "fault: nap")
-    text = text.replace("my/three.yaml", "my_three")
+    text = text.replace("my/one.yaml", "my_three")
     (installed.folder / "nap.fault.yaml").write_text(text)
     done = installed.run("pytest", "--check-only", "nap.fault.yaml")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -124,7 +124,8 @@ def test_each_says_what_it_did_and_what_it_was_given(cluster: RunningCluster) ->
 
 
 def test_all_end_with_the_cluster() -> None:
-    with LocalCluster.form(BALANCED) as cluster:
-        lives = [cluster.balancers.life(name) for name in BALANCED.balancer_names]
+    topology = Topology.model_validate({"name": "small", "zones": {"a": 1}, "balancers": {"count": 2}})
+    with LocalCluster.form(topology) as cluster:
+        lives = [cluster.balancers.life(name) for name in topology.balancer_names]
         assert None not in lives
-    assert {cluster.balancers.process(name) for name in BALANCED.balancer_names} == {"gone"}
+    assert {cluster.balancers.process(name) for name in topology.balancer_names} == {"gone"}

@@ -12,6 +12,7 @@ import pytest
 
 from rabbitmq_resilience.checkers.verdict import Verdict
 from rabbitmq_resilience.model import topology_catalogue
+from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis.kill import Kill
 from rabbitmq_resilience.nemesis.kill_client import KillClient
 from rabbitmq_resilience.nemesis.partition import Partition
@@ -27,15 +28,22 @@ from tests.run_scenarios import run_validated
 pytestmark = pytest.mark.core
 
 THREE_NODES = topology_catalogue.load("three_nodes_three_zones")
+#: Enough to lose what a consumer held.
+ONE_NODE = topology_catalogue.load("one_node")
 
 
 def scenario(
-    title: str, workload: Workload, *schedule: Any, recovery_s: float = 60, **invariants: dict[str, Any]
+    title: str,
+    workload: Workload,
+    *schedule: Any,
+    topology: Topology = THREE_NODES,
+    recovery_s: float = 60,
+    **invariants: dict[str, Any],
 ) -> Scenario:
     return Scenario(
         title=title,
         seed=1,
-        topology=THREE_NODES,
+        topology=topology,
         workload=workload,
         phases=Phases(steady_s=2, recovery_s=recovery_s, settled_s=1, drain_s=400),
         schedule=schedule,
@@ -107,11 +115,9 @@ def test_consumer_with_automatic_acks_is_killed(own_testbed: RunContext, monkeyp
 
     monkeypatch.setattr(Worker, "kill", stands_still_and_dies)
     workload = Workload(queue_type="quorum", rate_per_s=2000, in_flight=500, acks="automatic")
+    kill = KillClient(at_s=2, for_s=2, client="consumer:0")
     result = run_validated(
-        scenario(
-            "A consumer with automatic acks is killed", workload, KillClient(at_s=2, for_s=2, client="consumer:0")
-        ),
-        own_testbed,
+        scenario("A consumer with automatic acks is killed", workload, kill, topology=ONE_NODE), own_testbed
     )
     assert finding(result, "faults_proven")["verdict"] == Verdict.VALID
     assert result.verdict is Verdict.INVALID
@@ -124,9 +130,9 @@ def test_consumer_with_automatic_acks_is_killed(own_testbed: RunContext, monkeyp
 def test_consumer_with_manual_acks_is_killed(own_testbed: RunContext) -> None:
     """The same in the safe way loses nothing: it is the acks that the other run was INVALID for."""
     workload = Workload(queue_type="quorum", rate_per_s=2000, in_flight=500)
+    kill = KillClient(at_s=2, for_s=2, client="consumer:0")
     result = run_validated(
-        scenario("A consumer with manual acks is killed", workload, KillClient(at_s=2, for_s=2, client="consumer:0")),
-        own_testbed,
+        scenario("A consumer with manual acks is killed", workload, kill, topology=ONE_NODE), own_testbed
     )
     assert result.verdict is Verdict.VALID, result.story()
 
