@@ -30,9 +30,9 @@ QUEUE_TYPES = ("quorum", "mirrored")
 
 FIRST_STEP_S = 1.0
 RECOVERED_WITHIN_S = 30.0
-#: In larger clusters three nodes may be cut off. If they do not pause, publishers try them one after another, and that
-#: must take no longer than a queue may stand still.
-MINORITIES_OF_TWO_UNTIL = 5
+#: In larger clusters two nodes or more may be cut off. If they do not pause, publishers try them one after another, and
+#: that must take no longer than a queue may stand still.
+MINORITIES_OF_ONE_UNTIL = 4
 IMPATIENT_S = 5.0
 
 
@@ -94,7 +94,7 @@ def partition_scenario(
     Throughput is demanded ``settled_after_s`` after each change, by default once no queue may stand still any more. The
     load goes on for that long after recovery, and for two windows more, if the cut itself leaves no time for them.
     """
-    if len(topology.nodes) > MINORITIES_OF_TWO_UNTIL:
+    if len(topology.nodes) > MINORITIES_OF_ONE_UNTIL:
         workload = workload.model_copy(update={"confirm_timeout_s": IMPATIENT_S})
     grace_s = stall_s_max(topology.net_ticktime_s) if settled_after_s is None else settled_after_s
     restarts_s = 0.0 if topology.partition_handling == "pause_minority" else RESTARTED_WITHIN_S

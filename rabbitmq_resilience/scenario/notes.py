@@ -8,6 +8,7 @@ from rabbitmq_resilience.checkers.pauses import pause_margin_s
 from rabbitmq_resilience.model.durations import TICKS_MAX, TICKS_MIN
 from rabbitmq_resilience.nemesis.partition import Partition
 from rabbitmq_resilience.scenario.model import Scenario
+from rabbitmq_resilience.scenario.settled_time import without_settled_window
 
 PAUSING = ("pause_minority", "pause_if_all_down")
 
@@ -18,6 +19,14 @@ def noted(scenario: Scenario, *, unless: bool = False) -> list[str]:
 
 
 def notes(scenario: Scenario) -> Iterator[str]:
+    """Yield what is worth a second look, a sentence each: a throughput that cannot be told, and cuts that end about
+    when nodes notice them."""
+    if untold := without_settled_window(scenario):
+        yield untold
+    yield from _cuts_that_end_as_they_are_noticed(scenario)
+
+
+def _cuts_that_end_as_they_are_noticed(scenario: Scenario) -> Iterator[str]:
     """Yield a sentence for each cut that ends about when nodes notice it. Then one node may pause, or stay separated,
     as the other comes back."""
     topology = scenario.topology
