@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rabbitmq_resilience.extensions.tables.false_alarms import false_alarms
+from rabbitmq_resilience.extensions.tables.false_alarms import SUITE_ALONE, false_alarms
 from rabbitmq_resilience.extensions.tables.ledger import read_ledger, runs_of
 from rabbitmq_resilience.extensions.tables.runs import CAUSES, LedgerRun, read_explained
 from rabbitmq_resilience.tools.locations import content
@@ -64,6 +64,14 @@ def test_runs_are_counted_by_what_other_programs_took() -> None:
         ["| 10 to 40 %", "1", "0"],
         ["| over 40 %", "1", "1"],
     ]
+
+
+def test_runs_that_only_the_suite_was_beside_are_counted_apart() -> None:
+    beside = {"others_cpu": 0.3, "purpose": f"safe runs, {SUITE_ALONE}"}
+    runs = [LedgerRun("1-a", verdict("VALID") | beside), LedgerRun("2-b", verdict("VALID") | {"others_cpu": 0.3})]
+    found = [row.split(" | ")[:2] for row in rows(false_alarms(runs))]
+    assert ["| at most one other cluster of this suite", "1"] in found
+    assert ["| 10 to 40 %", "1"] in found
 
 
 def test_a_run_that_could_not_tell_says_what_it_lacked(message: Messages) -> None:

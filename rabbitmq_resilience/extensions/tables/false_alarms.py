@@ -17,15 +17,21 @@ from rabbitmq_resilience.extensions.tables.runs import Counts, LedgerRun, read_e
 from rabbitmq_resilience.extensions.tables.would_notice import corpus
 from rabbitmq_resilience.report.markdown_tables import markdown
 
+#: So ends the purpose of runs that had at most one other cluster of this suite beside them, and nothing else that kept
+#: the machine busy.
+SUITE_ALONE = "the suite alone on the machine"
+_ONE_CLUSTER = "at most one other cluster of this suite"
 #: Bounds of the part of a machine's processors that other programs took during a run, and words for what is between.
 _BUSY = {0.1: "under 10 %", 0.4: "10 to 40 %", math.inf: "over 40 %"}
 
 
 def _by_load(runs: Iterable[LedgerRun]) -> dict[str, Counts]:
     """Return the counts of runs of which the record knows how much other programs took."""
-    found: dict[str, list[LedgerRun]] = {words: [] for words in _BUSY.values()}
+    found: dict[str, list[LedgerRun]] = {words: [] for words in (_ONE_CLUSTER, *_BUSY.values())}
     for run in runs:
-        if (others := run.verdict.get("others_cpu")) is not None:
+        if run.verdict.get("purpose", "").endswith(SUITE_ALONE):
+            found[_ONE_CLUSTER].append(run)
+        elif (others := run.verdict.get("others_cpu")) is not None:
             found[next(words for bound, words in _BUSY.items() if others < bound)].append(run)
     return {words: Counts.of(of) for words, of in found.items() if of}
 
