@@ -22,6 +22,8 @@ from rabbitmq_resilience.workload.workload_base import WorkloadBase
 
 _BEFORE, _AFTER = "before", "after!"
 _FOLDER = "canaries"
+#: The tool that writes them takes a second of a processor, and was seen to get it within 25 s on a busy machine.
+_WRITTEN_WITHIN_S = 180.0
 
 #: Writes three files in the folder {folder} as the broker does: one that is there is written and flushed, one that is
 #: there is written and not flushed, and one is new. Returns how many microseconds a write and a flush took.
@@ -113,7 +115,7 @@ class Canaries:
         for name in ("flushed", "unflushed"):  # this process has no preloaded library, so they count as flushed
             (self.folder / name).write_text(_BEFORE)
         expression = _WRITE.format(folder=_erlang(str(self.folder)), text=_erlang(_AFTER))
-        said = self.cluster.run_tool(self.node, "rabbitmqctl", "eval", expression)
+        said = self.cluster.run_tool(self.node, "rabbitmqctl", "eval", expression, timeout_s=_WRITTEN_WITHIN_S)
         times = re.fullmatch(r"\{(\d+),\s*(\d+)\}", said.strip())
         if times is None:
             raise ClusterError(f"{self.node} did not write its canaries: {said.strip()[:300]}")
