@@ -16,6 +16,8 @@ _OF_BROKERS = frozenset(
     | {"x-first-death-reason", "x-last-death-exchange", "x-last-death-queue", "x-last-death-reason"}
     | {"x-stream-offset", "x-routed-by", "timestamp_in_ms", "BCC", "x-opt-deaths"}
 )
+#: Made once, as ``json.dumps`` would make one for each message.
+_SAID = json.JSONEncoder(sort_keys=True, default=repr, ensure_ascii=False)
 #: Properties that say what the message is. Brokers may change the others (``expiration`` of a dead letter, ...).
 _OF_APPLICATIONS = ("content_type", "content_encoding", "correlation_id", "reply_to", "timestamp", "type", "app_id")
 
@@ -41,7 +43,7 @@ class Hashes:
         return self._hash(["id", message_id])
 
     def _hash(self, said: Sequence[Any]) -> int:
-        text = json.dumps(said, sort_keys=True, default=repr, ensure_ascii=False)
+        text = _SAID.encode(said)
         digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=_HASH_BYTES, key=self._key).digest()
         return int.from_bytes(digest)
 

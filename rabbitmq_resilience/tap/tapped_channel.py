@@ -120,7 +120,7 @@ class TappedChannel:
         self._outlet.say(what, channel=self._number, fields=fields)
 
     def _row(self, kind: Kind, **fields: Any) -> Row:
-        row = Row(self._outlet.t_us, self._connection, self.session, kind)._replace(**fields)
+        row = Row(self._outlet.t_us, self._connection, self.session, kind, **fields)
         self._outlet.row(row)
         return row
 
