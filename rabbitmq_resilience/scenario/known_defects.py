@@ -177,7 +177,7 @@ GIVES_UP_STARTING = _defect(
 #: The same, if a peer is just stopping, as one does that pauses: it is asked once for the protocol of its Mnesia
 #: (rabbit_mnesia:check_mnesia_consistency/2), and without an answer the start fails (4.0.5: 1 of 2 power cuts during an
 #: election). The reference proposed to try again.
-GIVES_UP_BESIDE_A_STOPPING_PEER = _defect(
+GIVES_UP_AS_A_PEER_STOPS = _defect(
     "recovery",
     broker="<4.3",
     invariants_also=(*_WITHOUT_A_NODE, "no_crash"),
@@ -194,7 +194,7 @@ def known_hangs(workload: Workload, *, demanded: Collection[str]) -> tuple[Expec
     known = (
         HANGS_IN_GLOBAL_SYNC,
         GIVES_UP_STARTING,
-        GIVES_UP_BESIDE_A_STOPPING_PEER,
+        GIVES_UP_AS_A_PEER_STOPS,
         *([HANGS_WHILE_STOPPING] if workload.queue_type == "mirrored" else []),
     )
     return tuple(as_demanded(known, demanded))

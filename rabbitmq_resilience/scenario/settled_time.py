@@ -30,7 +30,7 @@ def without_settled_window(scenario: Scenario) -> str:
     if longest_s >= demanded.window_s:
         return ""
     return (
-        f"throughput cannot be told: no {demanded.window_s:g} s of the load lie {lost_s:g} s after a node or link was "
+        f"throughput cannot be judged: no {demanded.window_s:g} s of the load lie {lost_s:g} s after a node or link is "
         f"lost, and {grace_s:g} s after other changes (the longest time is {longest_s:.1f} s); let the load go on for "
         f"{grace_s + demanded.window_s + 1:g} s after recovery (phases.settled_s), or let a step last for more than "
         f"{lost_s + demanded.window_s:g} s"

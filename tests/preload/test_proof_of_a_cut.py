@@ -33,7 +33,7 @@ class Writer:
         self.disk, self.removed = disk, removed
         self.running = True
 
-    def run_tool(self, *_: str) -> str:
+    def run_tool(self, *_: str, timeout_s: float) -> str:  # noqa: ARG002 - as brokers have it
         subprocess.run([sys.executable, "-c", WRITES], cwd=self.disk.root, env=self.disk.environment, check=True)
         return "{10,20}"
 

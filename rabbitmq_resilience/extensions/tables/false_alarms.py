@@ -17,8 +17,8 @@ from rabbitmq_resilience.extensions.tables.runs import Counts, LedgerRun, read_e
 from rabbitmq_resilience.extensions.tables.would_notice import corpus
 from rabbitmq_resilience.report.markdown_tables import markdown
 
-#: So ends the purpose of runs that had at most one other cluster of this suite beside them, and nothing else that kept
-#: the machine busy.
+#: So ends the purpose of runs during which at most one other cluster of this suite, and nothing else, kept the machine
+#: busy.
 SUITE_ALONE = "the suite alone on the machine"
 _ONE_CLUSTER = "at most one other cluster of this suite"
 #: Bounds of the part of a machine's processors that other programs took during a run, and words for what is between.
