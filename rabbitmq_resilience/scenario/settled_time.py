@@ -1,4 +1,4 @@
-"""Tell before the run whether a load has any time in which throughput can be judged."""
+"""Find, before the run, loads that may have no time in which throughput can be judged."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from rabbitmq_resilience.scenario.model import Scenario
 
 
 def without_settled_window(scenario: Scenario) -> str:
-    """Return why no window of throughput can lie in settled time, and what to change.
+    """Return why no window of throughput may lie in settled time, and what to change.
 
-    It is empty if one can, or if the times of the steps are not known before the run.
-
-    All times are in seconds from the begin of the chaos phase, and recovery is taken to need none.
+    It is empty if one does, or if the times of the steps are not known before the run. Recovery is taken to need no
+    time, and the broker to be of the version that publishers need most patience with. All times are in seconds from the
+    end of the steady phase.
     """
     demanded = scenario.chosen_invariants.get("throughput")
     changing = [step for step in scenario.schedule if step.footprint(scenario.topology).unsettles]
@@ -30,10 +30,10 @@ def without_settled_window(scenario: Scenario) -> str:
     if longest_s >= demanded.window_s:
         return ""
     return (
-        f"throughput cannot be judged: no {demanded.window_s:g} s of the load lie {lost_s:g} s after a node or link is "
-        f"lost, and {grace_s:g} s after other changes (the longest time is {longest_s:.1f} s); let the load go on for "
-        f"{grace_s + demanded.window_s + 1:g} s after recovery (phases.settled_s), or let a step last for more than "
-        f"{lost_s + demanded.window_s:g} s"
+        f"throughput may be UNKNOWN: no {demanded.window_s:g} s of the load surely lie {lost_s:g} s after a node or "
+        f"link is lost, and {grace_s:g} s after other changes (the longest time is {longest_s:.1f} s); let the load go "
+        f"on for {grace_s + demanded.window_s + 1:g} s after recovery (phases.settled_s), or let a step last for more "
+        f"than {lost_s + demanded.window_s:g} s"
     )
 
 
