@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from rabbitmq_resilience.checkers.after_healing import AfterHealing
+from rabbitmq_resilience.checkers.after_healing import AfterHealing, Deadline
 from rabbitmq_resilience.checkers.application_connections import connections_of, consumers_at, least_consumers
 from rabbitmq_resilience.checkers.facts import Facts
-from rabbitmq_resilience.checkers.units import counted, seconds
+from rabbitmq_resilience.checkers.units import counted
 from rabbitmq_resilience.checkers.verdict import EXAMPLES_MAX, Coverage, Finding, History, Verdict
 from rabbitmq_resilience.history.events import ApplicationUseEvent, WireEvent
 
 
 class ConsumersBack(AfterHealing):
-    """Each queue that had consumers when the faults began has as many again, ``within_s`` after the last healing, and
-    keeps them until the drain. If its consumers came and went in the steady phase, the least that it had then counts.
-    Queues that go with their consumers do not count. If the drain began earlier than that, a queue without all its
-    consumers is UNKNOWN."""
+    """Each queue that had consumers when the faults began has as many again, ``within_s`` after all nodes were up after
+    the last healing, and keeps them until the drain. If its consumers came and went in the steady phase, the least that
+    it had then counts. Queues that go with their consumers do not count. If the drain began earlier than that, or a
+    node did not come up, a queue without all its consumers is UNKNOWN."""
 
-    def check_after(self, history: History, *, healed_us: int) -> Finding:
+    def check_after(self, history: History, deadline: Deadline) -> Finding:
         facts, phases = history.facts, history.facts.phases
         connections = connections_of(facts)
         use = next(facts.of_kind(ApplicationUseEvent), None)
@@ -27,12 +27,11 @@ class ConsumersBack(AfterHealing):
         wanted = {queue: count for queue, count in counts.items() if count and queue not in passing}
         if not wanted:
             return Finding(Verdict.UNKNOWN, "no queue had a consumer when the faults began")
-        due_us = healed_us + self.within_s * 1e6
-        short = due_us > phases["drain"]
-        moments = [min(due_us, phases["drain"] - 1), phases["drain"] - 1]
+        short = deadline.due_us > phases["drain"]
+        moments = [min(deadline.due_us, phases["drain"] - 1), phases["drain"] - 1]
         problems = {
-            queue: f"{queue} had {counted(count, 'consumer')} before the faults, and {there} at {facts.at(at_us)}, "
-            f"{seconds(at_us - healed_us):g} s after the last healing"
+            queue: f"{queue} had {counted(count, 'consumer')} before the faults, and {there} at "
+            f"{facts.at(at_us)}, {deadline.since(at_us)}"
             for at_us in moments
             for queue, count in wanted.items()
             if (there := consumers_at(connections, at_us).get(queue, 0)) < count

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from rabbitmq_resilience.checkers.after_healing import AfterHealing
+from rabbitmq_resilience.checkers.after_healing import AfterHealing, Deadline
 from rabbitmq_resilience.checkers.application_connections import connections_of, doing, is_connected
 from rabbitmq_resilience.checkers.units import counted, seconds
 from rabbitmq_resilience.checkers.verdict import (
@@ -52,20 +52,20 @@ class _Moments:
 
 
 class Reconnects(AfterHealing):
-    """Each process that published in the steady phase publishes again within ``within_s`` of the last healing, and each
-    that consumed gets messages again. A process that has a consumer by then counts as consuming, as there may be
-    nothing for it. If the run went on for less than ``within_s`` after the healing, a process that is not back by then
-    is UNKNOWN.
+    """Each process that published in the steady phase publishes again within ``within_s`` of the moment at which all
+    nodes were up after the last healing, and each that consumed gets messages again. A process that has a consumer by
+    then counts as consuming, as there may be nothing for it. If the run went on for less than ``within_s`` after that,
+    or a node did not come up, a process that is not back by the end is UNKNOWN.
 
     It is UNKNOWN too, and never INVALID, whether a process is back that had pauses longer than a fifth of the steady
     phase, as its next message may be due later; that fetches messages one by one over an open connection, as there may
     be none; or that has its consumer again and got nothing to answer. Any later message shows that such a process is
     back."""
 
-    def check_after(self, history: History, *, healed_us: int) -> Finding:
+    def check_after(self, history: History, deadline: Deadline) -> Finding:
         facts = history.facts
         drain_us = facts.phases["drain"]
-        until_us = healed_us + self.within_s * 1e6
+        healed_us, until_us = deadline.healed_us, deadline.due_us
         connections = connections_of(facts)
         parts = list(_parts(history, connections, healed_us=healed_us, until_us=until_us))
         if not parts:
@@ -87,7 +87,7 @@ class Reconnects(AfterHealing):
                 f"{part.process} did not {part.verb} again; {doing(connections, part.process, end_us, at)}"
                 for part in missing[:EXAMPLES_MAX]
             )
-            summary = f"{examples[0]}, {seconds(end_us - healed_us):g} s after the last fault was healed"
+            summary = f"{examples[0]}, {deadline.since(end_us)}"
             short = drain_us < until_us
             return Finding(Verdict.UNKNOWN if short else Verdict.INVALID, summary, numbers, examples, coverage)
         if unclear:

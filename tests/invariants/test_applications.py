@@ -54,11 +54,12 @@ def connection(
     ]
 
 
-def record(*events: Any, sent_s: Any = (), got_s: Any = ()) -> History:
-    """A history with a broker that dies from second 20 to 40; messages of publisher 0 and to consumer 0."""
+def record(*events: Any, sent_s: Any = (), got_s: Any = (), up_s: float = 42) -> History:
+    """A history with a broker that dies from second 20 to 40, and is up again at ``up_s``; messages of publisher 0 and
+    to consumer 0."""
     sent = [publish(number, at_s) for number, at_s in enumerate(sent_s)]
     got = [deliver(number, at_s) for number, at_s in enumerate(got_s)]
-    looks = node_states(unlike={"b1": [(20, 42, "down")]})
+    looks = node_states(unlike={"b1": [(20, up_s, "down")]})
     given = [cluster(), queues("q1"), phases(), load(10, None), KILL, looks]
     made: History = history(sent, got, [*given, *(sample(at_s) for at_s in range(95)), *events])
     return made
@@ -88,9 +89,19 @@ def test_a_process_that_published_all_the_time_and_stopped_is_named_with_its_con
     finding = reconnects(WEB, connection(0, "web", 0, 21, end="lost"), sent_s=steadily(0, 20))
     assert finding.verdict == Verdict.INVALID
     assert finding.summary == (
-        "web did not publish again; its last connection, to a1, was lost, by the broker's end (+60.000 s), "
-        "20 s after the last fault was healed"
+        "web did not publish again; its last connection, to a1, was lost, by the broker's end (+62.000 s), "
+        "22 s after the last fault was healed, 20 s after all nodes were up"
     )
+
+
+@pytest.mark.parametrize(("up_s", "verdict"), [(44, Verdict.INVALID), (46, Verdict.VALID), (95, Verdict.UNKNOWN)])
+def test_a_process_is_not_blamed_for_a_broker_that_starts_slowly(up_s: float, verdict: Verdict) -> None:
+    """It is back 25 s after the healing, and 20 s are allowed. If the broker never starts, it need not come back."""
+    wire = connection(0, "web", 0, 21, end="lost")
+    back = steadily(65, 80) if up_s < 95 else []
+    finding = reconnects(WEB, wire, sent_s=[*steadily(0, 20), *back], up_s=up_s)
+    assert finding.verdict == verdict, finding.summary
+    assert up_s < 95 or finding.summary.endswith("s after the last fault was healed, and a node was not up")
 
 
 def test_the_process_without_a_connection_is_named_first() -> None:
@@ -125,11 +136,11 @@ def test_a_process_that_fetches_messages_may_find_none(ends_s: float | None, que
 def test_an_alarm_that_blocks_a_process_is_named() -> None:
     blocked = event(30, "wire", connection=0, what="blocked", channel=0, fields={"detail": "low on memory"})
     finding = reconnects(WEB, connection(0, "web", 0), blocked, sent_s=steadily(0, 20))
-    assert "to a1, was open, and the broker had blocked it: low on memory (+60" in finding.summary
+    assert "to a1, was open, and the broker had blocked it: low on memory (+62" in finding.summary
 
 
-def consumers(*events: Any) -> Any:
-    return found("consumers", record(JOB, *events), within_s=20)
+def consumers(*events: Any, up_s: float = 42) -> Any:
+    return found("consumers", record(JOB, *events, up_s=up_s), within_s=20)
 
 
 def test_consumers_that_come_and_go_are_not_counted_at_one_moment() -> None:
@@ -145,6 +156,13 @@ def test_a_queue_that_lacks_one_of_two_consumers_is_named() -> None:
     finding = consumers(connection(0, "job", 0, queue="q1"), connection(1, "job", 0, 30, queue="q1", end="lost"))
     assert finding.verdict == Verdict.INVALID
     assert finding.summary.startswith("q1 had 2 consumers before the faults, and 1 at +")
+
+
+@pytest.mark.parametrize(("up_s", "verdict"), [(44, Verdict.INVALID), (46, Verdict.VALID), (95, Verdict.UNKNOWN)])
+def test_a_queue_needs_no_consumers_while_its_broker_starts(up_s: float, verdict: Verdict) -> None:
+    back = connection(1, "job", 65, queue="q1") if up_s < 95 else []
+    finding = consumers(connection(0, "job", 0, 21, queue="q1", end="lost"), back, up_s=up_s)
+    assert finding.verdict == verdict, finding.summary
 
 
 def test_a_queue_for_answers_need_not_come_back() -> None:

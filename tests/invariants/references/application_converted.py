@@ -28,6 +28,7 @@ from tests.invariants.references.application_played import (
     BOUND,
     DRAINED_S,
     ENDED_S,
+    FAULT_S,
     HEALED_S,
     KNOWN_S,
     NODES,
@@ -98,7 +99,8 @@ def _found(case: Case, folder: Path) -> Answer:
         use["processes"][process]["work"] = said
     uncommitted = [UncommittedEvent(**fields) for fields in work.events()]
     overtaken = [OvertakenEvent(**fields) for fields in order.events()]
-    judged = _history(folder, use, [*wire, *own, *uncommitted, *overtaken])
+    looks = node_states(unlike={"c1": [(FAULT_S, 1000.0 if case.up_s is None else case.up_s, "down")]})
+    judged = _history(folder, use, [*looks, *wire, *own, *uncommitted, *overtaken])
     loss = checked("no_loss", judged)
     verdicts = {
         "settled": checked("settled", judged),
@@ -152,8 +154,7 @@ def _history(folder: Path, use: Mapping[str, Any], events: Sequence[Any]) -> His
         queues(*names),
         phases(),
         load(10, None),
-        fault(20, HEALED_S, name="kill_client"),
-        node_states(),
+        fault(FAULT_S, HEALED_S, name="kill_client"),
     ]
     used = event(94.5, "application_use", **use)
     judged: History = history(published, delivered, [*given, *events, *workers, used])

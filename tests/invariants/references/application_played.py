@@ -12,9 +12,9 @@ from tests.invariants.literal import us
 
 NODES = ("a1", "b1", "c1")
 PROCESSES = ("app-0", "app-1", "app-2")
-#: The broker listed the queues; the drain was last seen to go on; the processes were asked to end.
-ASKED_S, KNOWN_S, DRAINED_S, ENDED_S = 4.0, 5.0, 91.0, 93.0
-HEALED_S, WITHIN_S = 40.0, 20.0
+#: The broker listed the queues; the drain began, and was last seen to go on; the processes were asked to end.
+ASKED_S, KNOWN_S, DRAIN_S, DRAINED_S, ENDED_S = 4.0, 5.0, 90.0, 91.0, 93.0
+FAULT_S, HEALED_S, WITHIN_S = 20.0, 40.0, 20.0
 #: By exchange and key, the queues.
 BOUND = (("all", "", "q1"), ("all", "", "q2"), ("by_key", "one", "q1"), ("by_key", "passing", "q3"))
 ROUTES = (("", "q1"), ("", "q1"), ("", "q2"), ("all", "x"), ("by_key", "one"), ("by_key", "none"), ("", "q3"))
@@ -25,7 +25,7 @@ PLACES, SKIPPED = ("q1", "q2"), {"q3": "its messages expire"}
 class Case:
     """What the tap recorded: ``rows`` and ``wire`` (second, connection, what, channel, fields), and ``own`` events of
     processes (second, process, what, life). ``work``: what they committed (process, identity, second or None), and how
-    many lines of theirs cannot be read."""
+    many lines of theirs cannot be read. ``up_s``: until when a node was down; None if it never came up."""
 
     rows: tuple[Row, ...]
     wire: tuple[tuple[float, int, str, int, Mapping[str, Any]], ...]
@@ -33,6 +33,7 @@ class Case:
     work: tuple[tuple[str, int, float | None], ...]
     unread: int
     judged: bool
+    up_s: float | None
     planted: str
 
 
@@ -312,7 +313,8 @@ def generated(source: random.Random) -> Case:
     planted = "+".join(sorted(played.planted)) or "nothing"
     unread = source.choice([0, 0, 0, 1, 3])
     recorded = tuple(played.rows), tuple(played.wire), tuple(played.own), tuple(played.work)
-    return Case(*recorded, unread, source.random() < 0.3, planted)
+    up_s = source.choice([FAULT_S, FAULT_S, 35.0, HEALED_S, HEALED_S + 0.2, 47.3, 55.0, 69.9, 75.0, None])
+    return Case(*recorded, unread, source.random() < 0.3, up_s, planted)
 
 
 def acts_of(played: Played, link: Link) -> Sequence[Callable[[Link], None]]:
