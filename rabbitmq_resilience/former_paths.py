@@ -63,6 +63,7 @@ NAMES: Mapping[str, Mapping[str, str]] = {
     },
     "faults.step": {"Step": "nemesis.scheduled_fault:ScheduledFault"},
     "invariants.steps": {"Step": "checkers.observed_faults:ObservedFault"},
+    "play.judging": {"meets": "runner.endings:meets"},
     "record.letters": {"Letters": "history.dead_letter_routes:DeadLetterRoutes"},
 }
 

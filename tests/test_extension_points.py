@@ -41,7 +41,7 @@ def test_former_paths_lead_to_the_same_objects() -> None:
     for former, present in {
         "invariants.judge:judge": "checkers.judge:judge",
         "invariants.verdict:Verdict": "checkers.verdict:Verdict",
-        "play.judging:meets": "runner.judging:meets",
+        "play.judging:meets": "runner.endings:meets",
         "faults.step:Step": "nemesis.scheduled_fault:ScheduledFault",
         "clusters.spec:Link": "model.links:Link",
         "clusters.protocol:NodeState": "sut.node_protocol:NodeState",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -20,10 +20,11 @@ from rabbitmq_resilience.report.index import renew_index
 from rabbitmq_resilience.report.run_page import write_page
 from rabbitmq_resilience.report.terminal import story
 from rabbitmq_resilience.runner.cpu_watch import Others
+from rabbitmq_resilience.runner.endings import Ending, endings, met
 from rabbitmq_resilience.runner.examination import recorded_history
 from rabbitmq_resilience.runner.measuring import recover
 from rabbitmq_resilience.scenario import fault_file
-from rabbitmq_resilience.scenario.expectations import VALID_EXPECTED, Expectation
+from rabbitmq_resilience.scenario.expectations import VALID_EXPECTED
 from rabbitmq_resilience.scenario.model import Scenario
 from rabbitmq_resilience.tools.erlang_support import refusal
 
@@ -96,11 +97,11 @@ def _judged(run: RunDirectory, scenario: Scenario, history: History) -> Result:
     cluster = next((event for event in history.events if isinstance(event, ClusterEvent)), None)
     version, erlang = cluster and cluster.broker_version, cluster and cluster.erlang_version
     stated = scenario.expected(version) if version else (VALID_EXPECTED,)
-    met = next((expected for expected in stated if meets(judgement, expected, run.log_texts)), None)
-    expected, as_expected = _shown(judgement, met or stated[0]), met is not None and not damaged
-    in_part = [] if met or damaged else [one for one in stated if _ends_as(judgement, one, run.log_texts)]
+    came = met(judgement, stated, run.log_texts)
+    expected, as_expected = came or Ending(stated[:1]), came is not None and not damaged
+    in_part = [] if came or damaged else list(endings(judgement, stated, run.log_texts))
     verdict = Verdict.UNKNOWN if in_part else judgement.verdict
-    hidden = [f"{one}, as is known, and {', '.join(_unknown(judgement, one))} could not be judged" for one in in_part]
+    hidden = [f"{one}, as is known, and {', '.join(one.unknown(judgement))} could not be judged" for one in in_part]
     # Containers are no children of this process, and would count as other programs.
     others = Others.during(history.events) if cluster and cluster.driver == "local" else None
     foreign = str(others) if others is not None and others.is_notable else ""
@@ -194,40 +195,6 @@ def upgraded_to(events: Iterable[Event]) -> list[str]:
     seen = [event for event in events if isinstance(event, FaultEvent) and event.state == "heal_proven"]
     upgrades = sorted((one for one in seen if one.fault == "upgrade"), key=lambda one: one.step)
     return list(dict.fromkeys(one.effect.becomes for one in upgrades if one.effect and one.effect.becomes))
-
-
-def meets(judgement: Judgement, expected: Expectation, logs: Callable[[], Iterable[str]] = tuple) -> bool:
-    """Return whether a run ended as expected.
-
-    A known violation of one invariant excuses no other one that is broken or UNKNOWN. A violation that leaves a trace
-    in the findings or in ``logs`` (the texts of the brokers' logs) excuses nothing if the trace is missing. An UNKNOWN
-    verdict is never as expected.
-    """
-    if judgement.verdict is Verdict.VALID and expected.intermittent:
-        return True
-    return not _unknown(judgement, expected) and _ends_as(judgement, expected, logs)
-
-
-def _unknown(judgement: Judgement, expected: Expectation) -> Collection[str]:
-    """Return the invariants that are UNKNOWN, except those that the known violation may break."""
-    unknown = {name for name, finding in judgement.findings.items() if finding.verdict is Verdict.UNKNOWN}
-    return sorted(unknown - expected.excuses)
-
-
-def _ends_as(judgement: Judgement, expected: Expectation, logs: Callable[[], Iterable[str]]) -> bool:
-    """Return whether the verdict, the invariants that gave it and their traces are as expected."""
-    if judgement.verdict is not expected.verdict or judgement.verdict is Verdict.UNKNOWN:
-        return False
-    deciding = {name for name, finding in judgement.findings.items() if finding.verdict is expected.verdict}
-    if expected.invariant is not None and not {expected.invariant} <= deciding <= expected.excuses:
-        return False
-    return expected.is_shown_by(judgement.findings, logs)
-
-
-def _shown(judgement: Judgement, expected: Expectation) -> Expectation:
-    """Return the expectation to show: an intermittent violation is shown only if it was observed."""
-    seldom_and_unseen = judgement.verdict is Verdict.VALID and expected.intermittent
-    return VALID_EXPECTED if seldom_and_unseen else expected
 
 
 def _duration_s(events: Sequence[Event]) -> float | None:

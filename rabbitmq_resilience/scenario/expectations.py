@@ -64,7 +64,8 @@ class Expectation(Spec):
     """The verdict that broker versions in ``broker`` are known to give, with queues of one of ``queue_types`` (by
     default of any). ``invariant`` is the invariant that they break, and ``invariants_also`` names those that may break
     as a consequence. They break in each run or, with ``intermittent: true``, in some runs while the others are VALID.
-    If another invariant is UNKNOWN, so is the run.
+    If another invariant is UNKNOWN, so is the run. Several known defects may meet in one run, in which each excuses its
+    own invariants.
 
     An expectation that excuses ``no_loss`` or ``order`` must exclude any other loss. A defect is identified by its
     trace, and by its versions and queue types. ``log`` is a regular expression that matches the trace in some broker's

@@ -189,7 +189,7 @@ class Scenario(Spec):
         return any(step.takes_the_machine for step in self.schedule)
 
     def expected(self, broker_version: str) -> tuple[Expectation, ...]:
-        """Return the expectations for that version, any of which may come true; VALID if none is stated."""
+        """Return the expectations for that version, of which one or several may come true; VALID if none is stated."""
         mine = (e for e in self.expect if not e.queue_types or self.workload.queue_type in e.queue_types)
         return tuple(e for e in mine if is_within(broker_version, e.broker)) or (VALID_EXPECTED,)
 

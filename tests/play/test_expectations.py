@@ -9,7 +9,7 @@ import pytest
 from rabbitmq_resilience.checkers.checker_catalogue import INVARIANTS
 from rabbitmq_resilience.checkers.judge import Judgement
 from rabbitmq_resilience.checkers.verdict import Finding, Verdict
-from rabbitmq_resilience.runner.judging import meets
+from rabbitmq_resilience.runner.endings import meets, met
 from rabbitmq_resilience.scenario import known_defects
 from rabbitmq_resilience.scenario.expectations import Expectation, excuse_problems, is_within
 from rabbitmq_resilience.scenario.known_defects import (
@@ -32,7 +32,7 @@ def judgement(**verdicts: Verdict) -> Judgement:
 
 
 @pytest.mark.parametrize(
-    ("always", "no_loss", "order", "met"),
+    ("always", "no_loss", "order", "comes"),
     [
         (True, INVALID, VALID, True),
         (True, VALID, VALID, False),
@@ -46,17 +46,17 @@ def judgement(**verdicts: Verdict) -> Judgement:
         (False, UNKNOWN, VALID, False),
     ],
 )
-def test_known_violation(always: bool, no_loss: Verdict, order: Verdict, met: bool) -> None:
+def test_known_violation(always: bool, no_loss: Verdict, order: Verdict, comes: bool) -> None:
     expected = Expectation(broker="", verdict=INVALID, invariant="no_loss", intermittent=not always)
-    assert meets(judgement(no_loss=no_loss, order=order), expected) is met
+    assert meets(judgement(no_loss=no_loss, order=order), expected) is comes
 
 
-@pytest.mark.parametrize(("ratio", "met"), [(1.0, True), (0.75, True), (0.5, False), (None, False)])
-def test_a_queue_that_stood_still_for_another_reason_is_not_that_defect(ratio: float | None, met: bool) -> None:
+@pytest.mark.parametrize(("ratio", "comes"), [(1.0, True), (0.75, True), (0.5, False), (None, False)])
+def test_a_queue_that_stood_still_for_another_reason_is_not_that_defect(ratio: float | None, comes: bool) -> None:
     expected = Expectation(broker="", verdict=INVALID, invariant="availability", trace="refuses_messages")
     numbers = {} if ratio is None else {"refused_ratio": ratio}
     broken = Judgement(INVALID, {"availability": Finding(INVALID, "", numbers)}, {})
-    assert meets(broken, expected, lambda: ["no log tells it"]) is met
+    assert meets(broken, expected, lambda: ["no log tells it"]) is comes
 
 
 def test_refused_messages_are_no_trace_of_a_loss(message: Messages) -> None:
@@ -73,17 +73,37 @@ def test_consequences_are_met_only_with_their_cause() -> None:
     assert not meets(judgement(no_loss=INVALID, recovery=INVALID), expected)
 
 
+def test_two_known_defects_may_meet_in_one_run() -> None:
+    """Each is named, with its reference. The one that leaves no trace excuses nothing."""
+    metadata = Expectation(broker="", verdict=INVALID, invariant="metadata", reference="server#1841", intermittent=True)
+    late = Expectation(
+        broker="",
+        verdict=INVALID,
+        invariant="partition_mode",
+        invariants_also=("recovery",),
+        reference="server#17319",
+        log="late",
+    )
+    both = judgement(metadata=INVALID, partition_mode=INVALID, recovery=UNKNOWN)
+    ending = met(both, [metadata, late], lambda: ["late"])
+    assert ending is not None
+    assert str(ending) == "INVALID by metadata in some runs and INVALID by partition_mode"
+    assert ending.reference == "server#1841 and server#17319"
+    assert met(both, [metadata, late], lambda: ["in time"]) is None
+    assert met(judgement(metadata=INVALID, recovery=INVALID), [metadata, late], lambda: ["late"]) is None
+
+
 @pytest.mark.parametrize(
-    ("log", "met"),
+    ("log", "comes"),
     [
         ("skipping registration.\nRunning boot step x\n", False),
         ("skipping registration.\nDeleting server", True),
         ("", False),
     ],
 )
-def test_a_violation_that_leaves_a_trace_is_known_only_by_it(log: str, met: bool) -> None:
+def test_a_violation_that_leaves_a_trace_is_known_only_by_it(log: str, comes: bool) -> None:
     broken = judgement(no_loss=VALID, recovery=INVALID)
-    assert meets(broken, HANGS_IN_GLOBAL_SYNC, lambda: ["another node's", log]) is met
+    assert meets(broken, HANGS_IN_GLOBAL_SYNC, lambda: ["another node's", log]) is comes
     assert meets(judgement(recovery=VALID), HANGS_IN_GLOBAL_SYNC, lambda: [log])
 
 
