@@ -38,6 +38,7 @@ class ConnectionLife:
     states: list[tuple[float, str]] = field(default_factory=list)
     changes: list[tuple[int, str]] = field(default_factory=list)
     _open: dict[_Tag, ConsumerLife] = field(default_factory=dict)
+    _end_words: str = ""
 
     def is_open(self, t_us: float) -> bool:
         """Return whether its handshake had ended, and nothing had ended the connection."""
@@ -62,10 +63,15 @@ class ConnectionLife:
 
     def take(self, event: WireEvent) -> None:
         """Follow one of its events."""
-        if (worker_event := _OF_WORKER.get(event.what)) is not None:
+        worker_event = _OF_WORKER.get(event.what)
+        if worker_event is not None and (worker_event != _LOST or not self.is_lost):
             self.changes.append((event.t_us, worker_event))
         if (follow := _FOLLOWED.get(event.what)) is not None:
             follow(self, event)
+
+    @property
+    def is_lost(self) -> bool:
+        return any(what == _LOST for _, what in self.changes)
 
     def _connected(self, event: WireEvent) -> None:
         self.connected_us = event.t_us
@@ -104,10 +110,13 @@ class ConnectionLife:
 
     def _lost(self, event: WireEvent) -> None:
         if self.closed_us == math.inf:
-            self.states.append((event.t_us, f"was lost, by the {event.fields['by']}'s end"))
+            self._end_words = f"was lost, by the {event.fields['by']}'s end"
+            self.states.append((event.t_us, f"{self._end_words}, and the client kept it"))
         self._close(event.t_us)
 
     def _closed(self, event: WireEvent) -> None:
+        if self._end_words:
+            self.states.append((event.t_us, self._end_words))
         self._close(event.t_us)
 
     def _unread(self, event: WireEvent) -> None:
@@ -138,8 +147,10 @@ _FOLLOWED: Mapping[str, Callable[[ConnectionLife, WireEvent], None]] = {
     "not_copied": ConnectionLife._unread,
 }
 
-#: What a worker records when the same happens to its own connection. A tap says ``closed`` at the end of each.
-_OF_WORKER = {name: name for name in ("connected", "blocked", "unblocked")} | {"closed": "connection_lost"}
+_LOST = "connection_lost"
+#: What a worker records when the same happens to its own connection. A tap says ``closed`` at the end of each, and
+#: ``lost`` when the broker has ended it, which a client may not notice.
+_OF_WORKER = {name: name for name in ("connected", "blocked", "unblocked")} | {"lost": _LOST, "closed": _LOST}
 
 
 def followed(events: Iterable[WireEvent]) -> Sequence[ConnectionLife]:

@@ -75,6 +75,7 @@ class TappedConnection:
         self._ends = {side: _End(self, side) for side in Side}
         self._paused: set[tuple[Side, str]] = set()
         self._ended: list[Side] = []
+        self._lost = False
         #: Sides whose end was passed on.
         self._passed_ends: set[Side] = set()
         self._over = False
@@ -173,6 +174,8 @@ class TappedConnection:
             return False
         self._ruled.ended(side)
         self._follow()
+        if side is Side.BROKER:  # nothing more comes from it; some clients go on for minutes
+            self._remark_lost()
         self._passed_ends.add(side)
         ends = [self._ends[each].transport for each in (side.other, side)]
         if len(self._ended) == len(Side) or any(t is None or t.is_closing() or not t.can_write_eof() for t in ends):
@@ -195,7 +198,7 @@ class TappedConnection:
             return
         self._over = True
         if self._ended:
-            self._listener.copies.remark(self._number, "lost", by=word(self._ended[0]), detail=detail)
+            self._remark_lost(detail)
         if self._timer is not None:
             self._timer.cancel()
         for side in Side:
@@ -205,6 +208,11 @@ class TappedConnection:
                 transport.close()
         self._listener.copies.remark(self._number, "closed")
         self._listener.forget(self)
+
+    def _remark_lost(self, detail: str = "") -> None:
+        if not self._lost:
+            self._lost = True
+            self._listener.copies.remark(self._number, "lost", by=word(self._ended[0]), detail=detail)
 
     def _abort(self, side: Side) -> None:
         transport = self._ends[side].transport

@@ -133,7 +133,7 @@ class WireMessages:
         for session, channel in self._channels.items():
             ended_us = self._ends.get(session)
             for publish in [*channel.confirms.values(), *channel.transaction]:
-                publish.outcome_us = ended_us or last_us
+                publish.outcome_us = max(ended_us or last_us, publish.sent_us)
             for delivery in channel.unsettled:
                 late = drained_us is not None and delivery.received_us >= drained_us
                 delivery.taken_back = ended_us is not None and (late or ended_us < asked_us)

@@ -46,7 +46,7 @@ def connection(
         (from_s, "opened", {"process": process, "node": "a1"}),
         (from_s + 0.1, "connected", {}),
         *([(from_s + 0.2, "consuming", {"consumer": "c", "queue": queue})] if queue else []),
-        *([(to_s, end, {"by": "broker"})] if to_s is not None else []),
+        *([(to_s, end, {"by": "broker"}), (to_s + 0.01, "closed", {})] if to_s is not None else []),
     ]
     return [
         event(at_s, "wire", connection=number, what=what, channel=int(what == "consuming"), fields=fields)
@@ -131,6 +131,14 @@ def test_a_process_that_fetches_messages_may_find_none(ends_s: float | None, que
     """Over an open connection; one that subscribes must have its consumer again."""
     finding = reconnects(JOB, connection(0, "job", 0, ends_s, queue=queue), got_s=steadily(0.5, 20))
     assert finding.verdict == verdict, finding.summary
+
+
+def test_a_client_that_does_not_notice_the_end_of_its_connection_is_named() -> None:
+    """Its broker has ended it, and the client closes it only when it is stopped itself."""
+    kept = [one for one in connection(0, "web", 0, 21, end="lost") if one.what != "closed"]
+    closed = event(94, "wire", connection=0, what="closed", channel=0, fields={})
+    finding = reconnects(WEB, [*kept, closed], sent_s=steadily(0, 20))
+    assert "to a1, was lost, by the broker's end, and the client kept it (+62" in finding.summary
 
 
 def test_an_alarm_that_blocks_a_process_is_named() -> None:

@@ -195,6 +195,28 @@ def test_the_end_of_one_direction_leaves_the_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.core
+def test_a_client_that_keeps_a_connection_has_lost_it_at_its_brokers_end(tmp_path: Path) -> None:
+    """It is recorded then, and not when the client closes it."""
+    serves = threading.Event()
+
+    def ending(peer: socket.socket) -> None:
+        peer.sendall(received(peer, len(PROTOCOL)))
+        peer.shutdown(socket.SHUT_WR)
+        serves.wait(WITHIN_S)
+
+    with Peer(ending) as peer, Tap(tmp_path) as tap:
+        port = tap.listen("app", "a1", Endpoint("127.0.0.1", peer.port))
+        with connected(port) as client:
+            client.sendall(PROTOCOL)
+            assert received(client, 100) == PROTOCOL
+            wait_until(lambda: "lost" in said(tmp_path), timeout_s=WITHIN_S, what="the end of the broker")
+            assert said(tmp_path) == ["opened", "lost"]
+        serves.set()
+    assert said(tmp_path) == ["opened", "lost", "closed"]
+    assert only(tmp_path, "lost").fields["by"] == "broker"
+
+
+@pytest.mark.core
 def test_a_reset_reaches_the_other_side(tmp_path: Path) -> None:
     ended = threading.Event()
 
