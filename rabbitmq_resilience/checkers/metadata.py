@@ -35,8 +35,9 @@ from rabbitmq_resilience.checkers.verdict import (
 from rabbitmq_resilience.history.events import Answer, DeclarationEvent, MetadataEvent
 
 #: ``whole``: all nodes have the item, or none has it and it was not called created. ``differing``: some nodes have it.
-#: ``lost``: it was called created, and no node has it.
-Fate = Literal["whole", "differing", "lost"]
+#: ``lost``: it was called created, and no node has it. ``away``: the same, but it may be at home on a node that gave no
+#: answer.
+Fate = Literal["whole", "differing", "lost", "away"]
 _BROKEN: tuple[Fate, ...] = ("differing", "lost")
 
 
@@ -67,11 +68,14 @@ class Declaration:
     answered_us: float
     known_to: ClusterSide
 
-    def fate(self, asked_nodes: ClusterSide) -> Fate:
-        """Return what became of the item, by the answers of ``asked_nodes`` at the end of the run."""
+    def fate(self, asked_nodes: ClusterSide, *, hides_queues: bool = False) -> Fate:
+        """Return what became of the item, by the answers of ``asked_nodes`` at the end of the run. ``hides_queues``: a
+        queue, and its bindings, may be at home on another node."""
         if self.known_to not in (frozenset(), asked_nodes):
             return "differing"
-        return "lost" if self.state == "created" and not self.known_to else "whole"
+        if self.state != "created" or self.known_to:
+            return "whole"
+        return "away" if hides_queues and self.item.startswith(("queue ", "binding ")) else "lost"
 
     def overlaps(self, period: Period) -> bool:
         """Return whether the declaration was under way during ``period``."""
@@ -224,16 +228,14 @@ def _finding(
     impossible: Sequence[Declaration],
 ) -> Finding:
     silent = sorted(set(facts.cluster.nodes if facts.cluster else ()) - asked_nodes)
-    ends = [(d, d.fate(asked_nodes)) for d in declared]
+    hides_queues = bool(silent) and any(queue.kind != "quorum" for queue in facts.queues)
+    ends = [(d, d.fate(asked_nodes, hides_queues=hides_queues)) for d in declared]
     excused = _excused([(d, fate) for d, fate in ends if fate in _BROKEN], permits)
     fates: dict[tuple[Fate, bool], list[Declaration]] = defaultdict(list)
     for d, fate in ends:
         fates[fate, d.item in excused].append(d)
     during_cut = [d for d in declared if _during_cut(facts, d)]
-    lost, untold = fates["lost", False], list[Declaration]()
-    if silent and any(queue.kind != "quorum" for queue in facts.queues):
-        untold = [d for d in lost if d.item.startswith(("queue ", "binding "))]
-        lost = [d for d in lost if d not in untold]
+    lost, away = fates["lost", False], fates["away", False]
     wrong = [_described(facts, d, asked_nodes) for d in [*fates["differing", False], *lost]]
     summary = f"{counted(len(declared), 'item was', 'items were')} declared, {len(during_cut)} of them during a cut"
     minority = [f"{_described(facts, d, asked_nodes)}; {d.node} was in a minority" for d in impossible]
@@ -249,8 +251,8 @@ def _finding(
         )
     elif silent:
         verdict, summary = Verdict.UNKNOWN, f"{summary}; {', '.join(silent)} did not report which of them they know"
-        if untold:
-            summary += f"; {counted(len(untold), 'item', 'items')} that no other node lists may be of a queue there"
+        if away:
+            summary += f"; {counted(len(away), 'item', 'items')} that no other node lists may be of a queue there"
     elif not declared:
         verdict, summary = Verdict.UNKNOWN, "nothing was declared while the run went on"
     else:
@@ -262,7 +264,6 @@ def _finding(
     counts: dict[str, Number] = {
         f"{fate}{'_permitted' * may}": len(fates[fate, may]) for fate in _BROKEN for may in (False, True)
     }
-    counts["lost"] = len(lost)
     counts["created_in_a_minority"] = len(impossible)
     counts["lost_through"] = " ".join(sorted({d.node for d in lost}))
     coverage = Coverage(0 if silent else len(declared) - len(excused), len(declared), "items")

@@ -21,8 +21,8 @@ def noted(scenario: Scenario, *, unless: bool = False) -> list[str]:
 def notes(scenario: Scenario) -> Iterator[str]:
     """Yield what is worth a second look, a sentence each: a throughput that may not be judged, and cuts that end about
     when nodes notice them."""
-    if untold := without_settled_window(scenario):
-        yield untold
+    if undecided := without_settled_window(scenario):
+        yield undecided
     yield from _cuts_that_end_as_they_are_noticed(scenario)
 
 

@@ -33,7 +33,7 @@ from tests.messages import Messages
 
 NET_TICKTIME_S = 4
 STEADY_S = 10.0
-UNTOLD = "no window was settled long enough"
+NO_WINDOW = "no window was settled long enough"
 
 
 def scenario(nodes: str, *steps: Any, settled_s: float, timeout_s: float = 10, **throughput: float) -> Scenario:
@@ -68,8 +68,8 @@ def recorded(played: Scenario, *, timeout_s: float) -> Any:
 @pytest.mark.parametrize("seed", [1, *(pytest.param(n, marks=pytest.mark.generated) for n in range(2, 30))])
 def test_it_is_said_where_the_checker_finds_no_window(seed: int) -> None:
     """In drawn schedules, until each was said and not said a few times."""
-    chance, told = random.Random(seed), {True: 0, False: 0}  # noqa: S311 - drawn cases
-    while min(told.values()) < 4:
+    chance, counts = random.Random(seed), {True: 0, False: 0}  # noqa: S311 - drawn cases
+    while min(counts.values()) < 4:
         steps, at_s = [], float(chance.choice([0, 1, 3, 8]))
         for _ in range(chance.choice([1, 1, 2])):
             for_s = float(chance.choice([3, 8, 15, 21, 26, 31, 33, 36, 45]))
@@ -84,8 +84,8 @@ def test_it_is_said_where_the_checker_finds_no_window(seed: int) -> None:
         drawn = scenario(nodes, *steps, settled_s=settled_s, timeout_s=timeout_s, **throughput)
         finding = Throughput(**throughput).check(recorded(drawn, timeout_s=timeout_s))
         said = bool(without_settled_window(drawn))
-        assert said == (finding.summary == UNTOLD), (drawn.schedule, throughput, settled_s, timeout_s, nodes, finding)
-        told[said] += 1
+        assert said == (finding.summary == NO_WINDOW), (drawn.schedule, throughput, settled_s, timeout_s, nodes, finding)
+        counts[said] += 1
 
 
 def test_it_is_a_note_with_what_to_change(message: Messages) -> None:

@@ -27,7 +27,7 @@ def rows(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith("| ") and not line.startswith("| ---")]
 
 
-def test_only_what_rabbitmq_is_not_to_blame_for_is_a_false_alarm(message: Messages) -> None:
+def test_only_what_neither_rabbitmq_nor_a_client_is_to_blame_for_is_a_false_alarm(message: Messages) -> None:
     text = false_alarms(
         [
             LedgerRun("1-a", verdict("VALID")),
@@ -38,19 +38,26 @@ def test_only_what_rabbitmq_is_not_to_blame_for_is_a_false_alarm(message: Messag
             ),
             LedgerRun("5-e", verdict("INVALID", order="3 were overtaken\nby others")),
             LedgerRun("6-f", verdict("INVALID", title="Unsafe: no confirms", no_loss="not safe, not counted")),
+            LedgerRun("7-g", verdict("INVALID", stays_up="producer-0 ended"), "client", "five tries are its default"),
         ]
     )
     _, counted, total, _, *explained = rows(text)
-    assert counted == "| 3.10.8 | 5 | 1 | 1 | 3 | 0 | 2 of 5 (12 to 77 %) |"
+    assert counted == "| 3.10.8 | 6 | 1 | 1 | 4 | 0 | 2 of 6 (10 to 70 %) |"
     assert total == counted.replace("3.10.8", "all")
-    message(line_with(text, "3 did not"))
+    message(line_with(text, "4 did not"))
     about = "A zone is cut off | 3.10.8 | INVALID"
     assert [row.rsplit(" | ", 2)[0] for row in explained] == [
         f"| 3 {about} | no_loss: 5 never arrived",
         f"| 4 {about} | throughput: 48% where 50% are demanded",
         f"| 5 {about} | order: 3 were overtaken",
+        f"| 7 {about} | stays_up: producer-0 ended",
     ]
-    assert [row.rsplit(" | ", 1)[1] for row in explained] == ["it confirmed too early |", "four others beside |", "- |"]
+    assert [row.rsplit(" | ", 1)[1] for row in explained] == [
+        "it confirmed too early |",
+        "four others beside |",
+        "- |",
+        "five tries are its default |",
+    ]
     message("\n".join(explained))
 
 

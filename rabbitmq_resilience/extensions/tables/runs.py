@@ -18,7 +18,14 @@ from rabbitmq_resilience.tools.locations import content
 EXPLAINED = content("reports") / "explained.yaml"
 
 #: The values of ``cause`` in that file, and the words for them in tables.
-CAUSES = {"rabbitmq": "RabbitMQ broke the promise", "machine": "the machine was too busy", "suite": "this suite"}
+CAUSES = {
+    "rabbitmq": "RabbitMQ broke the promise",
+    "client": "the client gave up",
+    "machine": "the machine was too busy",
+    "suite": "this suite",
+}
+#: The causes for which INVALID is what the suite is for.
+_FOUND = {"rabbitmq", "client"}
 _NOT_EXPLAINED = "not explained"
 
 
@@ -62,8 +69,8 @@ class LedgerRun:
 
     @property
     def is_false_alarm(self) -> bool:
-        """Return whether the run is INVALID, not as expected, and RabbitMQ is not to blame."""
-        return bool(self.verdict["verdict"] == "INVALID" and not self.held and self.cause != "rabbitmq")
+        """Return whether the run is INVALID, not as expected, and neither RabbitMQ nor the client is to blame."""
+        return bool(self.verdict["verdict"] == "INVALID" and not self.held and self.cause not in _FOUND)
 
     @property
     def said(self) -> str:
