@@ -6,6 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
+from rabbitmq_resilience.checkers.facts import Facts
 from rabbitmq_resilience.checkers.units import counted
 from rabbitmq_resilience.checkers.verdict import EXAMPLES_MAX, Finding, History, InvariantSpec, Verdict
 from rabbitmq_resilience.history.events import ApplicationEvent
@@ -36,7 +37,7 @@ class StaysUp(InvariantSpec):
             return Finding(Verdict.VALID, "; ".join(filter(None, [summary, unasked])), numbers)
         examples = [
             f"{event.process} ended with status {event.status} at {facts.at(event.t_us)}, "
-            f"{facts.faults_during(event.t_us, event.t_us)}: {_last_line(event.detail)}"
+            f"{facts.faults_during(event.t_us, event.t_us)}{_not_up(facts, event.t_us)}: {_last_line(event.detail)}"
             for event in ended[:EXAMPLES_MAX]
         ]
         who = {event.process for event in ended}
@@ -44,6 +45,12 @@ class StaysUp(InvariantSpec):
         summary += f", {len(ended)} times in all" if len(ended) > len(who) else ""
         summary += f"; {examples[0]}"
         return Finding(Verdict.INVALID, summary, numbers, tuple(examples))
+
+
+def _not_up(facts: Facts, t_us: float) -> str:
+    """Return in words which nodes did not serve at that moment: a killed one starts for a while after its step."""
+    away = [node for node, state in sorted((facts.states_at(t_us) or {}).items()) if state != "up"]
+    return f", while {', '.join(away)} {'was' if len(away) == 1 else 'were'} not up" if away else ""
 
 
 def _last_line(output: str) -> str:

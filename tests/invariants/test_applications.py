@@ -235,7 +235,9 @@ def test_a_process_that_ends_by_itself_is_named_with_its_last_words() -> None:
     """Also with status 0. One that is killed, stopped or hangs at its end did not end by itself."""
     finding = ends((30, "ended", 0, "first\nlast words\n\n"))
     assert finding.verdict == Verdict.INVALID
-    assert finding.examples == ("web-0 ended with status 0 at +30.000 s, during step 0 (kill): last words",)
+    assert finding.examples == (
+        "web-0 ended with status 0 at +30.000 s, during step 0 (kill), while b1 was not up: last words",
+    )
     assert finding.summary == f"1 process ended by itself; {finding.examples[0]}"
     twice = ends((30, "ended", 1, "one"), (50, "ended", 1, "two"), ends_max=1)
     assert twice.summary == f"1 process ended by itself, 2 times in all; {twice.examples[0]}"
