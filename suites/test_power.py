@@ -87,10 +87,6 @@ MNESIA_NOT_FLUSHED = Expectation(
     documentation="Mnesia does not flush its transaction log when a transaction is committed (reference manual, "
     "mnesia:sync_log/0; erlang/otp#3975).",
 )
-#: A classic queue's loss together with a known loss from Mnesia.
-STORE_AND_METADATA = NOT_FLUSHED.model_copy(
-    update={"broker": ">=3.13,<4.2", "invariants_also": (*NOT_FLUSHED.invariants_also, "metadata")}
-)
 
 
 def lost_power(node: str, **fields: Any) -> PowerCut:
@@ -147,8 +143,6 @@ def known_losses(queue_type: str, schedule: Sequence[AnyFault]) -> Iterator[Expe
         yield NOT_FLUSHED
     if "all" in cut:
         yield MNESIA_NOT_FLUSHED
-        if queue_type == "classic":
-            yield STORE_AND_METADATA
 
 
 @EVERY_TYPE
@@ -215,8 +209,8 @@ def test_power_is_cut_during_an_election(queue_type: str, net_ticktime_s: int, p
     apart = Partition(at_s=CUT_AT_S, for_s=noticed_s_max + 2 * AWAY_S, between=["zone:a", "rest"])
     cut = lost_power("b1", at_s=CUT_AT_S + noticed_s_max - WRITTEN_BACK_S)
     title = "A node loses power during an election after a cut"
-    known = [CREATED_IN_A_MINORITY, *([STORE_AND_METADATA] if queue_type == "classic" else [])]
-    without_power(play, title, queue_type, net_ticktime_s, apart, cut, without=["availability"], expect=known)
+    known, without = [CREATED_IN_A_MINORITY], ["availability"]
+    without_power(play, title, queue_type, net_ticktime_s, apart, cut, without=without, expect=known)
 
 
 @EVERY_TYPE
