@@ -3,7 +3,7 @@
 # make loads        sets everything up and plays the loads of the case studies, about an hour on two cores
 # make nightly      sets everything up and plays what fits into BUDGET_MIN=140 of all suites, longest not played first
 # make check        lint, types, and the tests that need no broker: under 3 minutes on two cores
-# make test         sets everything up; what make check does, and the core on real brokers: under 10 minutes
+# make test         sets everything up; what make check does, and the core on real brokers: some 12 minutes on two cores
 # make test-all     the other parts of the tests that were not green on this commit yet, for hours; PART="engine" for one, ARGS as below
 # make setup        only sets everything up
 # make images       builds container images where they cannot be pulled: those of VERSIONS="3.10.8 4.0.5", or all
