@@ -33,7 +33,7 @@ class Deadline:
 
 class AfterHealing(InvariantSpec):
     """An invariant that must hold ``within_s`` of the last healing, or of the moment at which all nodes were seen up
-    after it, as nobody can connect to a broker that is still starting. It holds if there was no fault."""
+    after it, as a broker that is still starting refuses clients. It holds if there was no fault."""
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "faults_begun", "watched"})
 
