@@ -24,10 +24,10 @@ class Ending:
         """Return the invariants that may be broken."""
         return frozenset[str]().union(*(one.excuses for one in self.expectations))
 
-    @property
-    def reference(self) -> str | None:
-        references = dict.fromkeys(one.reference for one in self.expectations if one.reference is not None)
-        return " and ".join(references) or None
+    def reference(self, of_scenario: str | None) -> str | None:
+        """Return the references of all that came true; one without its own has that of the scenario."""
+        references = (one.reference or of_scenario for one in self.expectations)
+        return " and ".join(dict.fromkeys(filter(None, references))) or None
 
     def excuses_all(self, judgement: Judgement) -> bool:
         """Return whether each broken invariant may be; one that names no invariant speaks for all."""
@@ -46,8 +46,9 @@ def met(judgement: Judgement, stated: Sequence[Expectation], logs: Logs = tuple)
     """Return what came true of the ``stated`` expectations, or None if the run ended otherwise.
 
     A known violation of one invariant excuses no other one that is broken or UNKNOWN. If several known violations meet
-    in one run, each excuses its own. A violation that leaves a trace in the findings or in a log excuses nothing if the
-    trace is missing. An UNKNOWN verdict is never as expected. A violation that shows in some runs is VALID in others.
+    in one run, each excuses its own: one without a trace must break its invariant itself, so that this is no
+    consequence of another one. A violation that leaves a trace in the findings or in a log excuses nothing if the trace
+    is missing. An UNKNOWN verdict is never as expected. A violation that shows in some runs is VALID in others.
     """
     if judgement.verdict is Verdict.VALID and any(one.intermittent for one in stated):
         return Ending((VALID_EXPECTED,))
@@ -69,12 +70,17 @@ def endings(judgement: Judgement, stated: Sequence[Expectation], logs: Logs) -> 
     left = _names(judgement, Verdict.INVALID) | _names(judgement, Verdict.UNKNOWN)
     for one in shown:
         excused = one.excuses if one.invariant is not None else _names(judgement, Verdict.INVALID)
-        if left & excused:
+        if left & excused and (one.has_trace or not _is_consequence(one, shown)):
             needed.append(one)
             left -= excused
     for ending in (*(Ending((one,)) for one in shown), Ending(tuple(needed))):
         if ending.expectations and ending.excuses_all(judgement):
             yield ending
+
+
+def _is_consequence(one: Expectation, shown: Sequence[Expectation]) -> bool:
+    """Return whether its invariant may be broken by another defect that is shown."""
+    return any(one.invariant in other.invariants_also for other in shown if other is not one)
 
 
 def _is_shown(expected: Expectation, judgement: Judgement, logs: Logs) -> bool:

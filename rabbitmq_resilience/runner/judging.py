@@ -98,8 +98,8 @@ def _judged(run: RunDirectory, scenario: Scenario, history: History) -> Result:
     version, erlang = cluster and cluster.broker_version, cluster and cluster.erlang_version
     stated = scenario.expected(version) if version else (VALID_EXPECTED,)
     came = met(judgement, stated, run.log_texts)
-    expected, as_expected = came or Ending(stated[:1]), came is not None and not damaged
     in_part = [] if came or damaged else list(endings(judgement, stated, run.log_texts))
+    expected, as_expected = came or next(iter(in_part), Ending(stated[:1])), came is not None and not damaged
     verdict = Verdict.UNKNOWN if in_part else judgement.verdict
     hidden = [f"{one}, as is known, and {', '.join(one.unknown(judgement))} could not be judged" for one in in_part]
     # Containers are no children of this process, and would count as other programs.
@@ -115,7 +115,7 @@ def _judged(run: RunDirectory, scenario: Scenario, history: History) -> Result:
         "upgraded_to": upgraded_to(history.events),
         "driver": cluster and cluster.driver,
         "formed_in_s": cluster and cluster.formed_in_s,
-        "reference": expected.reference or scenario.reference,
+        "reference": expected.reference(scenario.reference),
         "expected": str(expected),
         "as_expected": as_expected,
         "started_at": cluster and cluster.started_at,

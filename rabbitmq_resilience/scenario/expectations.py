@@ -65,7 +65,7 @@ class Expectation(Spec):
     default of any). ``invariant`` is the invariant that they break, and ``invariants_also`` names those that may break
     as a consequence. They break in each run or, with ``intermittent: true``, in some runs while the others are VALID.
     If another invariant is UNKNOWN, so is the run. Several known defects may meet in one run, in which each excuses its
-    own invariants.
+    own invariants. One without a trace counts there only if its ``invariant`` is no consequence of another.
 
     An expectation that excuses ``no_loss`` or ``order`` must exclude any other loss. A defect is identified by its
     trace, and by its versions and queue types. ``log`` is a regular expression that matches the trace in some broker's
@@ -96,6 +96,10 @@ class Expectation(Spec):
     def excuses(self) -> frozenset[str]:
         """Return the invariants that may be broken."""
         return frozenset({*([self.invariant] if self.invariant is not None else []), *self.invariants_also})
+
+    @property
+    def has_trace(self) -> bool:
+        return self.log is not None or self.trace is not None
 
     @property
     def excuses_promises(self) -> bool:

@@ -88,9 +88,27 @@ def test_two_known_defects_may_meet_in_one_run() -> None:
     ending = met(both, [metadata, late], lambda: ["late"])
     assert ending is not None
     assert str(ending) == "INVALID by metadata in some runs and INVALID by partition_mode"
-    assert ending.reference == "server#1841 and server#17319"
+    assert ending.reference("another") == "server#1841 and server#17319"
     assert met(both, [metadata, late], lambda: ["in time"]) is None
     assert met(judgement(metadata=INVALID, recovery=INVALID), [metadata, late], lambda: ["late"]) is None
+
+
+def test_a_consequence_shows_no_other_defect() -> None:
+    """Recovery is broken with the order. It does not show the defect that would excuse availability."""
+    late = Expectation(broker="", verdict=INVALID, invariant="order", invariants_also=("recovery",), log="late")
+    hangs = Expectation(broker="", verdict=INVALID, invariant="recovery", invariants_also=("availability",))
+    broken = judgement(order=INVALID, recovery=INVALID, availability=INVALID)
+    assert met(broken, [late, hangs], lambda: ["late"]) is None
+    traced = hangs.model_copy(update={"log": "hangs"})
+    assert met(broken, [late, traced], lambda: ["late hangs"]) is not None
+
+
+def test_each_defect_has_its_reference_or_that_of_its_scenario() -> None:
+    mine = Expectation(broker="", verdict=INVALID, invariant="metadata")
+    known = Expectation(broker="", verdict=INVALID, invariant="recovery", reference="server#5438")
+    ending = met(judgement(metadata=INVALID, recovery=INVALID), [mine, known])
+    assert ending is not None
+    assert ending.reference("server#1841") == "server#1841 and server#5438"
 
 
 @pytest.mark.parametrize(

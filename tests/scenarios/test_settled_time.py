@@ -84,7 +84,8 @@ def test_it_is_said_where_the_checker_finds_no_window(seed: int) -> None:
         drawn = scenario(nodes, *steps, settled_s=settled_s, timeout_s=timeout_s, **throughput)
         finding = Throughput(**throughput).check(recorded(drawn, timeout_s=timeout_s))
         said = bool(without_settled_window(drawn))
-        assert said == (finding.summary == NO_WINDOW), (drawn.schedule, throughput, settled_s, timeout_s, nodes, finding)
+        is_found = finding.summary == NO_WINDOW
+        assert said == is_found, (drawn.schedule, throughput, settled_s, timeout_s, nodes, finding)
         counts[said] += 1
 
 

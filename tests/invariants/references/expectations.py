@@ -74,25 +74,36 @@ def recorded(case: Case) -> Judgement:
 
 def verdict(case: Case) -> str:
     """Return whether the run passes: "A scenario passes if it ended as its file expects". Some of the entries came true
-    together: each broken or UNKNOWN invariant is excused by one of them, and each of them is shown by its own."""
+    together: each broken or UNKNOWN invariant is excused by one of them, and each of them is shown by its trace or by an
+        invariant that no other one explains."""
     words = [word for _, word in case.findings]
     if "INVALID" not in words:
         if "UNKNOWN" in words or case.assumption_fails:
             return "fails"
         return "passes" if any(one.expected == "VALID" or not one.always for one in case.entries) else "fails"
-    for count in range(1, len(case.entries) + 1):
-        if any(came_true(case, chosen) for chosen in itertools.combinations(case.entries, count)):
-            return "passes"
-    return "fails"
+    sure = [one for one in case.entries if is_shown(case, one) and (one.traced or is_own(case, one))]
+    alone = [(one,) for one in case.entries]
+    together = [chosen for count in range(2, len(sure) + 1) for chosen in itertools.combinations(sure, count)]
+    return "passes" if any(came_true(case, chosen) for chosen in alone + together) else "fails"
+
+
+def is_shown(case: Case, one: Entry) -> bool:
+    """Return whether the run shows what the entry says: its trace, and its invariant broken."""
+    if one.expected != "INVALID" or one.traced is False:
+        return False
+    return one.invariant is None or (one.invariant, "INVALID") in case.findings
+
+
+def is_own(case: Case, one: Entry) -> bool:
+    """Return whether no other entry explains the invariant of this one as a consequence."""
+    others = [other for other in case.entries if other is not one and is_shown(case, other)]
+    return all(one.invariant not in other.also for other in others)
 
 
 def came_true(case: Case, chosen: tuple[Entry, ...]) -> bool:
     """Return whether just these entries say how the run ended. One that names no invariant speaks for all."""
-    for one in chosen:
-        if one.expected != "INVALID" or one.traced is False:
-            return False
-        if one.invariant is not None and (one.invariant, "INVALID") not in case.findings:
-            return False
+    if not all(is_shown(case, one) for one in chosen):
+        return False
     excused = {name for one in chosen for name in (one.invariant, *one.also)}
     for name, word in case.findings:
         # "Where another invariant is UNKNOWN, so is the run."
