@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import select
 import socket
 import ssl
 import struct
@@ -18,6 +19,8 @@ from rabbitmq_resilience.tap.ruled_connection import RuledConnection
 HELD_BYTES_MAX = 64 << 20
 #: How often a broker that refuses connections is tried again.
 RETRY_S = 0.05
+#: How often a side is looked at for its end while nothing is read from it.
+LOOK_EVERY_S = 0.5
 _CONNECT_WITHIN_S = 30.0
 #: As many clients may come at once when a broker is back.
 _BACKLOG = 1_024
@@ -160,11 +163,15 @@ class TappedConnection:
 
     def paused(self, side: Side, stops: bool, *, why: str = "full") -> None:
         """Read nothing from a side while its bytes cannot go on, and read on when no reason is left."""
-        before = any(each is side for each, _ in self._paused)
+        before = self._is_paused(side)
         (self._paused.add if stops else self._paused.discard)((side, why))
-        transport, now = self._ends[side].transport, any(each is side for each, _ in self._paused)
+        transport, now = self._ends[side].transport, self._is_paused(side)
         if transport is not None and before is not now and not transport.is_closing():
             (transport.pause_reading if now else transport.resume_reading)()
+            self._look(side)
+
+    def _is_paused(self, side: Side) -> bool:
+        return any(each is side for each, _ in self._paused)
 
     def ended(self, side: Side) -> bool:
         """Pass on that a side sends nothing more. Return whether its socket stays open for the other direction."""
@@ -174,8 +181,7 @@ class TappedConnection:
             return False
         self._ruled.ended(side)
         self._follow()
-        if side is Side.BROKER:  # nothing more comes from it; some clients go on for minutes
-            self._remark_lost()
+        self._remark_lost(side)  # now: some clients keep what has ended for minutes, and a frozen broker says nothing
         self._passed_ends.add(side)
         ends = [self._ends[each].transport for each in (side.other, side)]
         if len(self._ended) == len(Side) or any(t is None or t.is_closing() or not t.can_write_eof() for t in ends):
@@ -198,7 +204,7 @@ class TappedConnection:
             return
         self._over = True
         if self._ended:
-            self._remark_lost(detail)
+            self._remark_lost(self._ended[0], detail)
         if self._timer is not None:
             self._timer.cancel()
         for side in Side:
@@ -209,10 +215,23 @@ class TappedConnection:
         self._listener.copies.remark(self._number, "closed")
         self._listener.forget(self)
 
-    def _remark_lost(self, detail: str = "") -> None:
+    def _remark_lost(self, side: Side, detail: str = "") -> None:
+        """Remark once that a side has ended the connection."""
         if not self._lost:
             self._lost = True
-            self._listener.copies.remark(self._number, "lost", by=word(self._ended[0]), detail=detail)
+            self._listener.copies.remark(self._number, "lost", by=word(side), detail=detail)
+
+    def _look(self, side: Side) -> None:
+        """Remark the reset of a side from which nothing is read now, until it is read from again."""
+        transport = self._ends[side].transport
+        if self._over or self._lost or transport is None or not self._is_paused(side):
+            return
+        looks = select.poll()
+        looks.register(transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
+        if looks.poll(0):
+            self._remark_lost(side)
+        else:
+            self._loop.call_later(LOOK_EVERY_S, self._look, side)
 
     def _abort(self, side: Side) -> None:
         transport = self._ends[side].transport

@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -23,11 +23,11 @@ from rabbitmq_resilience.tap.method_rules import MethodRule
 from rabbitmq_resilience.tap.tap import Tap, TapError
 from rabbitmq_resilience.tap.wire_history import WIRE_FILE
 from rabbitmq_resilience.tools.waiting import wait_until
-from tests.tap.frames import ALIVE, PROTOCOL, content, cut, frame, method
-from tests.tap.records import events, kinds, only, said
+from tests.tap.frames import ALIVE, PROTOCOL, content, cut, frame
+from tests.tap.peers import WITHIN_S, Peer, connected, echo, received
+from tests.tap.records import events, kinds, said
 from tests.tap.reference.amqp_grammar import arguments
 
-WITHIN_S = 120.0
 _OWNER = """
 import sys, time
 from pathlib import Path
@@ -37,55 +37,6 @@ tap = Tap(Path(sys.argv[1]))
 print(tap.pid, tap.listen("app", "a1", Endpoint("127.0.0.1", int(sys.argv[2]))), flush=True)
 sys.stdin.read()
 """
-
-
-class Peer:
-    """What stands for a broker: each connection is handed to ``serve`` in a thread of its own."""
-
-    def __init__(self, serve: Callable[[socket.socket], None]) -> None:
-        self._serve = serve
-        self._server = socket.create_server(("127.0.0.1", 0), backlog=500)
-        self._threads: list[threading.Thread] = []
-        self.port = int(self._server.getsockname()[1])
-        self._accepting = threading.Thread(target=self._accept)
-
-    def _accept(self) -> None:
-        with suppress(OSError):
-            while True:
-                accepted, _ = self._server.accept()
-                self._threads.append(threading.Thread(target=self._served, args=(accepted,)))
-                self._threads[-1].start()
-
-    def _served(self, accepted: socket.socket) -> None:
-        with accepted, suppress(OSError):
-            self._serve(accepted)
-
-    def __enter__(self) -> Peer:
-        self._accepting.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._server.shutdown(socket.SHUT_RDWR)
-        self._server.close()
-        for thread in [self._accepting, *self._threads]:
-            thread.join()
-
-
-def echo(peer: socket.socket) -> None:
-    """Send back what comes, until its end; then end too."""
-    while data := peer.recv(1 << 16):
-        peer.sendall(data)
-
-
-def received(peer: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size and (more := peer.recv(size - len(data))):
-        data += more
-    return data
-
-
-def connected(port: int) -> socket.socket:
-    return socket.create_connection(("127.0.0.1", port), WITHIN_S)
 
 
 def recorder_of(tap_pid: int) -> psutil.Process:
@@ -168,74 +119,6 @@ def test_orders_that_cannot_be_done_are_refused(tmp_path: Path) -> None:
             tap.listen("app", "a1", Endpoint("127.0.0.1", 1), bind="192.0.2.1")
         rule = tap.add_rule(MethodRule(method="confirms", treatment="drop"))
         assert (tap.met(rule), tap.end_rule(rule)) == (0, 0)
-
-
-@pytest.mark.core
-def test_the_end_of_one_direction_leaves_the_other(tmp_path: Path) -> None:
-    """Also where a rule holds a frame back, and only a part of the last one came."""
-    held = method(1, (60, 40)) + b"".join(content(1, b"held"))
-    sent = PROTOCOL + held + ALIVE + ALIVE[:5]
-    got: list[bytes] = []
-
-    def answering(peer: socket.socket) -> None:
-        got.append(b"".join(iter(lambda: peer.recv(1 << 16), b"")))
-        peer.sendall(b"after the end")
-
-    with Peer(answering) as peer, Tap(tmp_path) as tap:
-        port = tap.listen("app", "a1", Endpoint("127.0.0.1", peer.port))
-        tap.add_rule(MethodRule(method="basic.publish", treatment="hold", for_s=3_600))
-        with connected(port) as client:
-            client.sendall(sent)
-            client.shutdown(socket.SHUT_WR)
-            assert received(client, 100) == b"after the end"
-    assert len(got[0]) == len(sent)
-    assert sorted(got[0]) == sorted(sent)
-    assert held in got[0]
-    assert only(tmp_path, "lost").fields["by"] == "client"
-
-
-@pytest.mark.core
-def test_a_client_that_keeps_a_connection_has_lost_it_at_its_brokers_end(tmp_path: Path) -> None:
-    """It is recorded then, and not when the client closes it."""
-    serves = threading.Event()
-
-    def ending(peer: socket.socket) -> None:
-        peer.sendall(received(peer, len(PROTOCOL)))
-        peer.shutdown(socket.SHUT_WR)
-        serves.wait(WITHIN_S)
-
-    with Peer(ending) as peer, Tap(tmp_path) as tap:
-        port = tap.listen("app", "a1", Endpoint("127.0.0.1", peer.port))
-        with connected(port) as client:
-            client.sendall(PROTOCOL)
-            assert received(client, 100) == PROTOCOL
-            wait_until(lambda: "lost" in said(tmp_path), timeout_s=WITHIN_S, what="the end of the broker")
-            assert said(tmp_path) == ["opened", "lost"]
-        serves.set()
-    assert said(tmp_path) == ["opened", "lost", "closed"]
-    assert only(tmp_path, "lost").fields["by"] == "broker"
-
-
-@pytest.mark.core
-def test_a_reset_reaches_the_other_side(tmp_path: Path) -> None:
-    ended = threading.Event()
-
-    def waiting(peer: socket.socket) -> None:
-        peer.sendall(PROTOCOL)
-        try:
-            while peer.recv(100):
-                pass
-        except ConnectionResetError:
-            ended.set()
-
-    with Peer(waiting) as peer, Tap(tmp_path) as tap:
-        port = tap.listen("app", "a1", Endpoint("127.0.0.1", peer.port))
-        client = connected(port)
-        received(client, 8)
-        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\x01\x00\x00\x00\x00\x00\x00\x00")
-        client.close()
-        assert ended.wait(WITHIN_S)
-    assert only(tmp_path, "lost").fields["by"] == "client"
 
 
 @pytest.mark.core
