@@ -11,6 +11,9 @@ from rabbitmq_resilience.checkers.units import counted
 from rabbitmq_resilience.checkers.verdict import EXAMPLES_MAX, Finding, History, InvariantSpec, Verdict
 from rabbitmq_resilience.history.events import ApplicationEvent
 
+#: A look at the nodes that is older than this says nothing of a moment.
+SEEN_BEFORE_S = 2.0
+
 
 class StaysUp(InvariantSpec):
     """No process ends unless a step kills it, or it is asked to end. It is always judged for an application. For
@@ -49,7 +52,8 @@ class StaysUp(InvariantSpec):
 
 def _not_up(facts: Facts, t_us: float) -> str:
     """Return in words which nodes did not serve at that moment: a killed one starts for a while after its step."""
-    away = [node for node, state in sorted((facts.states_at(t_us) or {}).items()) if state != "up"]
+    _, states = (facts.sightings(t_us - SEEN_BEFORE_S * 1e6, t_us) or [(0, {})])[-1]
+    away = [node for node, state in sorted(states.items()) if state != "up"]
     return f", while {', '.join(away)} {'was' if len(away) == 1 else 'were'} not up" if away else ""
 
 
