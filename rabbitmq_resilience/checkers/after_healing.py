@@ -2,37 +2,43 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from rabbitmq_resilience.checkers.facts import Facts
+from rabbitmq_resilience.checkers.gaps import UNWATCHED_S_MAX, gaps
 from rabbitmq_resilience.checkers.units import seconds
 from rabbitmq_resilience.checkers.verdict import Finding, History, InvariantSpec, Verdict
 
 
 @dataclass(frozen=True)
 class Deadline:
-    """When something is due: ``healed_us`` is the last healing, ``up_us`` when all nodes were first seen up from then
-    on, None if they never were."""
+    """When something is due. ``up_us``: since when all nodes were up after the last healing; if it is not known, for
+    the reason ``unknown``, that healing. What is there by ``sure_us`` is in time, and what is not there by ``due_us``,
+    which is then after the drain's begin, is late."""
 
     healed_us: int
-    up_us: int | None
+    up_us: float
+    sure_us: float
     due_us: float
+    unknown: str = ""
 
     def since(self, t_us: float) -> str:
         """Return in words how long after the healing, and after the nodes came up, a moment is."""
         text = f"{seconds(t_us - self.healed_us):g} s after the last fault was healed"
-        if self.up_us is None:
-            return f"{text}, and a node was not up"
+        if self.unknown:
+            return f"{text}, and {self.unknown}"
         up = f"{seconds(t_us - self.up_us):g} s after all nodes were up"
         return text if self.up_us == self.healed_us else f"{text}, {up}"
 
 
 class AfterHealing(InvariantSpec):
-    """An invariant that must hold ``within_s`` of the last healing, or of the moment at which all nodes were seen up
+    """An invariant that must hold ``within_s`` of the last healing, or of the moment since which all nodes were up
     after it, as a broker that is still starting refuses clients. It holds if there was no fault."""
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "faults_begun", "watched"})
@@ -52,12 +58,24 @@ class AfterHealing(InvariantSpec):
         return self.check_after(history, self._deadline(facts, facts.last_healed_us))
 
     def _deadline(self, facts: Facts, healed_us: int) -> Deadline:
+        drain_us, within_us = facts.phases["drain"], self.within_s * 1e6
         nodes = facts.cluster.nodes if facts.cluster is not None else ()
-        looks = ((t, states) for t, states in facts.node_states if healed_us <= t < facts.phases["drain"])
-        up_us = next((t for t, states in looks if all(states.get(node) == "up" for node in nodes)), None)
-        from_us = facts.phases["drain"] if up_us is None else up_us
-        return Deadline(healed_us, up_us, from_us + self.within_s * 1e6)
+        looks = [(t, states) for t, states in facts.node_states if healed_us <= t < drain_us]
+        up = list(itertools.takewhile(lambda look: _all_up(look[1], nodes), reversed(looks)))
+        up_us = up[-1][0] if up else None
+        if len(up) == len(looks) and _all_up(facts.states_at(healed_us) or {}, nodes):
+            up_us = healed_us
+        until_us = drain_us if up_us is None else min(up_us + within_us, drain_us)
+        unseen = gaps([t for t, _ in looks], (healed_us, until_us), longer_than_s=UNWATCHED_S_MAX)
+        if up_us is not None and not unseen:
+            return Deadline(healed_us, up_us, up_us + within_us, up_us + within_us)
+        unknown = "the nodes were not observed for a while" if unseen else "a node was not up"
+        return Deadline(healed_us, healed_us, healed_us + within_us, drain_us + within_us, unknown)
 
     @abstractmethod
     def check_after(self, history: History, deadline: Deadline) -> Finding:
         """Judge a run with all phases and a fault."""
+
+
+def _all_up(states: Mapping[str, str], nodes: Sequence[str]) -> bool:
+    return all(states.get(node) == "up" for node in nodes)

@@ -13,10 +13,11 @@ from rabbitmq_resilience.history.events import ApplicationUseEvent, WireEvent
 
 
 class ConsumersBack(AfterHealing):
-    """Each queue that had consumers when the faults began has as many again, ``within_s`` after all nodes were up after
-    the last healing, and keeps them until the drain. If its consumers came and went in the steady phase, the least that
-    it had then counts. Queues that go with their consumers do not count. If the drain began earlier than that, or a
-    node did not come up, a queue without all its consumers is UNKNOWN."""
+    """Each queue that had consumers when the faults began has as many again, ``within_s`` after all nodes were up for
+    good after the last healing, and when the drain begins. If its consumers came and went in the steady phase, the
+    least that it had then counts. Queues that go with their consumers do not count. If the drain began earlier than
+    that, a node did not come up, or nodes were not observed for 6 s, a queue that had not all its consumers
+    ``within_s`` after the healing is UNKNOWN."""
 
     def check_after(self, history: History, deadline: Deadline) -> Finding:
         facts, phases = history.facts, history.facts.phases
@@ -28,7 +29,7 @@ class ConsumersBack(AfterHealing):
         if not wanted:
             return Finding(Verdict.UNKNOWN, "no queue had a consumer when the faults began")
         short = deadline.due_us > phases["drain"]
-        moments = [min(deadline.due_us, phases["drain"] - 1), phases["drain"] - 1]
+        moments = [min(deadline.sure_us, phases["drain"] - 1), phases["drain"] - 1]
         problems = {
             queue: f"{queue} had {counted(count, 'consumer')} before the faults, and {there} at "
             f"{facts.at(at_us)}, {deadline.since(at_us)}"

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from rabbitmq_resilience.checkers.after_healing import AfterHealing, Deadline
 from rabbitmq_resilience.checkers.application_connections import connections_of, doing, is_connected
+from rabbitmq_resilience.checkers.facts import Facts
 from rabbitmq_resilience.checkers.units import counted, seconds
 from rabbitmq_resilience.checkers.verdict import (
     EXAMPLES_MAX,
@@ -29,21 +30,31 @@ SELDOM = 0.2
 
 @dataclass(frozen=True)
 class _Activity:
-    """What a process did before the faults and has to do again. ``again_us``: when it first did, after the healing.
-    ``unclear``: why it may be sound without having done it again; empty if it may not."""
+    """What a process did before the faults and has to do again. ``again_us``: when it first did, once all nodes were
+    up. ``back_us``: since when it went on until then, without a lost connection. ``gone_us``: when it lost a connection
+    after it had done so for the last time; None if it did not. ``unclear``: why it may be sound without having done it
+    again; empty if it may not."""
 
     process: str
     verb: str
     again_us: float | None
-    unclear: str = ""
+    back_us: float | None
+    gone_us: float | None
+    unclear: str
 
 
 @dataclass
 class _Moments:
-    """When a process published or got messages: in the steady phase, and first after the healing."""
+    """When a process published or got messages: in the steady phase, and from the healing on."""
 
     steady_us: list[float] = field(default_factory=list)
-    again_us: float | None = None
+    later_us: list[float] = field(default_factory=list)
+
+    def first_us(self, from_us: float) -> float | None:
+        return min((at_us for at_us in self.later_us if at_us >= from_us), default=None)
+
+    def last_us(self, before_us: float) -> float | None:
+        return max((at_us for at_us in self.later_us if at_us < before_us), default=None)
 
     def pause_us(self, span_us: tuple[float, float]) -> float:
         """Return the longest pause in a span."""
@@ -52,10 +63,11 @@ class _Moments:
 
 
 class Reconnects(AfterHealing):
-    """Each process that published in the steady phase publishes again within ``within_s`` of the moment at which all
+    """Each process that published in the steady phase publishes again within ``within_s`` of the moment since which all
     nodes were up after the last healing, and each that consumed gets messages again. A process that has a consumer by
-    then counts as consuming, as there may be nothing for it. If the run went on for less than ``within_s`` after that,
-    or a node did not come up, a process that is not back by the end is UNKNOWN.
+    then counts as consuming, as there may be nothing for it. A process that loses a connection after that has as long
+    again, if the drain does not begin before. If the run went on for less than ``within_s``, a node did not come up, or
+    nodes were not observed for 6 s, a process that was not back ``within_s`` after the healing is UNKNOWN.
 
     It is UNKNOWN too, and never INVALID, whether a process is back that had pauses longer than a fifth of the steady
     phase, as its next message may be due later; that fetches messages one by one over an open connection, as there may
@@ -65,31 +77,33 @@ class Reconnects(AfterHealing):
     def check_after(self, history: History, deadline: Deadline) -> Finding:
         facts = history.facts
         drain_us = facts.phases["drain"]
-        healed_us, until_us = deadline.healed_us, deadline.due_us
         connections = connections_of(facts)
-        parts = list(_parts(history, connections, healed_us=healed_us, until_us=until_us))
+        parts = list(_parts(history, connections, deadline))
         if not parts:
             return Finding(Verdict.UNKNOWN, "no process published or consumed in the steady phase")
-        back = [part for part in parts if part.again_us is not None and (part.again_us <= until_us or part.unclear)]
-        unclear = [part for part in parts if part not in back and part.unclear]
+        left = [part for part in parts if part.gone_us is not None and part.gone_us + self.within_s * 1e6 <= drain_us]
+        back = [part for part in parts if part not in left and _is_back(part, deadline)]
+        unclear = [part for part in parts if part.unclear and part not in back]
         missing = [part for part in parts if part not in back and not part.unclear]
         numbers = {
-            "back_s_max": max((seconds(part.again_us - healed_us) for part in back if part.again_us), default=None),
+            "back_s_max": max(
+                (seconds(part.back_us - deadline.healed_us) for part in back if part.back_us), default=None
+            ),
             "missing": len(missing),
             "unclear": len(unclear),
         }
         coverage = Coverage(len(parts) - len(unclear), len(parts), "parts")
-        end_us = min(until_us, drain_us)
+        end_us = min(deadline.due_us, drain_us)
         if missing:
-            missing.sort(key=lambda part: is_connected(connections, part.process, end_us))
-            at = facts.at(end_us)
+            missing.sort(key=lambda part: (part not in left, is_connected(connections, part.process, end_us)))
             examples = tuple(
-                f"{part.process} did not {part.verb} again; {doing(connections, part.process, end_us, at)}"
+                _described(facts, connections, part, drain_us if part in left else end_us)
                 for part in missing[:EXAMPLES_MAX]
             )
-            summary = f"{examples[0]}, {deadline.since(end_us)}"
-            short = drain_us < until_us
-            return Finding(Verdict.UNKNOWN if short else Verdict.INVALID, summary, numbers, examples, coverage)
+            seen_us = drain_us if missing[0] in left else end_us
+            summary = f"{examples[0]}, {deadline.since(seen_us)}"
+            sure = not deadline.unknown and (left or deadline.due_us <= drain_us)
+            return Finding(Verdict.INVALID if sure else Verdict.UNKNOWN, summary, numbers, examples, coverage)
         if unclear:
             examples = tuple(f"{part.process} did not {part.verb} again, and {part.unclear}" for part in unclear)
             return Finding(Verdict.UNKNOWN, examples[0], numbers, examples[:EXAMPLES_MAX], coverage)
@@ -98,61 +112,94 @@ class Reconnects(AfterHealing):
         return Finding(Verdict.VALID, summary, numbers, (), coverage)
 
 
-def _parts(
-    history: History, connections: Sequence[ConnectionLife], *, healed_us: float, until_us: float
-) -> Iterator[_Activity]:
+def _is_back(part: _Activity, deadline: Deadline) -> bool:
+    return part.again_us is not None and (part.again_us <= deadline.sure_us or bool(part.unclear))
+
+
+def _described(facts: Facts, connections: Sequence[ConnectionLife], part: _Activity, t_us: float) -> str:
+    last = doing(connections, part.process, t_us, facts.at(t_us))
+    if part.gone_us is None:
+        return f"{part.process} did not {part.verb} again; {last}"
+    return f"{part.process} lost its connection at {facts.at(part.gone_us)}, and did not {part.verb} again; {last}"
+
+
+def _parts(history: History, connections: Sequence[ConnectionLife], deadline: Deadline) -> Iterator[_Activity]:
     facts = history.facts
-    steady_us = facts.phases["steady"], facts.phases["chaos"]
+    steady_us, drain_us = (facts.phases["steady"], facts.phases["chaos"]), facts.phases["drain"]
+    seen_us = min(deadline.due_us, drain_us - 1)
     use = next(facts.of_kind(ApplicationUseEvent), None)
-    sent = _moments(history.publishes(), "publisher", "sent_us", steady_us, healed_us)
-    got = _moments(history.deliveries(), "consumer", "received_us", steady_us, healed_us)
+    sent = _moments(history.publishes(), "publisher", "sent_us", steady_us, deadline.healed_us)
+    got = _moments(history.deliveries(), "consumer", "received_us", steady_us, deadline.healed_us)
     for process, fields in (use.processes if use is not None else {}).items():
+        mine = [one for one in connections if one.process == process]
         publishing, consuming = sent.get(fields["publisher"]), got.get(fields["consumer"])
-        consumes_us = _consuming_us(connections, process, healed_us, until_us)
         if publishing is not None and publishing.steady_us:
             answers = consuming is not None and bool(consuming.steady_us)
-            idle = answers and consumes_us is not None and (consuming is None or consuming.again_us is None)
+            got_none = consuming is None or consuming.first_us(deadline.up_us) is None
+            idle = answers and got_none and _consuming_us(mine, deadline.up_us, seen_us) is not None
             seldom = publishing.pause_us(steady_us) > SELDOM * (steady_us[1] - steady_us[0])
             unclear = "got nothing to answer" if idle else "it had published seldom (make phases.settled_s longer)"
-            yield _Activity(process, "publish", publishing.again_us, unclear if idle or seldom else "")
+            again_us = publishing.first_us(deadline.up_us)
+            back_us = publishing.first_us(_last_loss_us(mine, deadline.healed_us, again_us))
+            gone_us = _gone_us(mine, publishing.last_us(drain_us), deadline.up_us, drain_us)
+            yield _Activity(process, "publish", again_us, back_us, gone_us, unclear if idle or seldom else "")
         if consuming is not None and consuming.steady_us:
-            first = [at_us for at_us in (consuming.again_us, consumes_us) if at_us is not None]
-            fetches = not _has_subscribed(connections, process, facts.phases["chaos"])
-            open_ = fetches and is_connected(connections, process, until_us)
+            again_us = _first_us(consuming, mine, deadline.up_us, seen_us)
+            back_us = _first_us(consuming, mine, _last_loss_us(mine, deadline.healed_us, again_us), seen_us)
+            fetches = not any(one.from_us < facts.phases["chaos"] for each in mine for one in each.consumers)
+            open_ = fetches and is_connected(mine, process, seen_us)
             unclear = "it fetches messages one by one, of which there may have been none" if open_ else ""
-            yield _Activity(process, "consume", min(first, default=None), unclear)
+            there = _consuming_us(mine, deadline.up_us, drain_us - 1) is not None
+            last_us = drain_us if there else consuming.last_us(drain_us)
+            gone_us = _gone_us(mine, last_us, deadline.up_us, drain_us)
+            yield _Activity(process, "consume", again_us, back_us, gone_us, unclear)
+
+
+def _lost_us(mine: Sequence[ConnectionLife]) -> list[float]:
+    """Return when a process lost connections. What its client closed in order, or never had, was not lost."""
+    return [one.lost_us for one in mine if one.connected_us is not None]
+
+
+def _last_loss_us(mine: Sequence[ConnectionLife], healed_us: float, until_us: float | None) -> float:
+    """Return when a process last lost a connection between the healing and a moment, or the healing if it did not."""
+    losses = [at_us for at_us in _lost_us(mine) if until_us is not None and healed_us <= at_us <= until_us]
+    return max(losses, default=healed_us)
+
+
+def _gone_us(mine: Sequence[ConnectionLife], last_us: float | None, up_us: float, drain_us: float) -> float | None:
+    """Return when a process first lost a connection after it did something for the last time, at ``last_us``, from
+    ``up_us`` to the drain; None if it did not."""
+    if last_us is None or last_us < up_us:
+        return None
+    return min((at_us for at_us in _lost_us(mine) if last_us < at_us < drain_us), default=None)
 
 
 def _moments(
     batches: Iterable[pa.RecordBatch], who: str, when: str, steady_us: tuple[float, float], healed_us: float
 ) -> Mapping[int, _Moments]:
-    """Return for each client when it did something in the steady phase, and when it did so first after the healing."""
+    """Return for each client when it did something."""
     found: dict[int, _Moments] = {}
     for batch in batches:
         clients, moments = batch.column(who).to_numpy(), batch.column(when).to_numpy()
         for client in np.unique(clients).tolist():
             mine, known = moments[clients == client], found.setdefault(client, _Moments())
             known.steady_us += mine[(mine >= steady_us[0]) & (mine < steady_us[1])].tolist()
-            if len(after := mine[mine >= healed_us]):
-                known.again_us = min(float(after.min()), known.again_us or float("inf"))
+            known.later_us += mine[mine >= healed_us].tolist()
     return found
 
 
-def _has_subscribed(connections: Sequence[ConnectionLife], process: str, before_us: float) -> bool:
-    """Return whether a process had a consumer at any time before a moment."""
-    mine = [connection for connection in connections if connection.process == process]
-    return any(consumer.from_us < before_us for connection in mine for consumer in connection.consumers)
+def _first_us(consuming: _Moments, mine: Sequence[ConnectionLife], from_us: float, seen_us: float) -> float | None:
+    """Return when a process first got a message from a moment on, or had a consumer that it kept until ``seen_us``."""
+    first = [consuming.first_us(from_us), _consuming_us(mine, from_us, seen_us)]
+    return min((at_us for at_us in first if at_us is not None), default=None)
 
 
-def _consuming_us(
-    connections: Sequence[ConnectionLife], process: str, healed_us: float, until_us: float
-) -> float | None:
-    """Return since when, from the healing on, a process had a consumer that it still had at ``until_us``."""
+def _consuming_us(mine: Sequence[ConnectionLife], from_us: float, seen_us: float) -> float | None:
+    """Return since when, from a moment on, a process had a consumer that it still had at ``seen_us``."""
     open_ = [
-        max(consumer.from_us, healed_us)
-        for connection in connections
-        if connection.process == process
+        max(consumer.from_us, from_us)
+        for connection in mine
         for consumer in connection.consumers
-        if consumer.from_us <= until_us < consumer.to_us
+        if consumer.from_us <= seen_us < consumer.to_us
     ]
     return min(open_, default=None)

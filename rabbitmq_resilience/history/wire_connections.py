@@ -33,6 +33,8 @@ class ConnectionLife:
     opened_us: float
     connected_us: float | None = None
     closed_us: float = math.inf
+    #: When it ended, if not by a close that the client asked for.
+    lost_us: float = math.inf
     consumers: list[ConsumerLife] = field(default_factory=list)
     unreadable: str = ""
     states: list[tuple[float, str]] = field(default_factory=list)
@@ -62,7 +64,9 @@ class ConnectionLife:
         return "consuming" if any(one.from_us <= t_us < one.to_us for one in self.consumers) else "connected"
 
     def take(self, event: WireEvent) -> None:
-        """Follow one of its events."""
+        """Follow one of its events. What a client says after the broker's end has no effect."""
+        if self.closed_us < math.inf and event.what not in _ENDS:
+            return
         worker_event = _OF_WORKER.get(event.what)
         if worker_event is not None and (worker_event != _LOST or not self.is_lost):
             self.changes.append((event.t_us, worker_event))
@@ -103,7 +107,7 @@ class ConnectionLife:
     def _connection_closed(self, event: WireEvent) -> None:
         fields = event.fields
         self.states.append((event.t_us, f"was closed by the {fields['by']}: {fields['code']} {fields['text']}"))
-        self._close(event.t_us)
+        self._close(event.t_us, lost=fields["by"] == "broker")
 
     def _refused(self, event: WireEvent) -> None:
         self.states.append((event.t_us, f"was refused: {event.fields['detail']}"))
@@ -122,7 +126,9 @@ class ConnectionLife:
     def _unread(self, event: WireEvent) -> None:
         self.unreadable = str(event.fields.get("detail", event.what))
 
-    def _close(self, t_us: float) -> None:
+    def _close(self, t_us: float, *, lost: bool = True) -> None:
+        if lost and self.closed_us == math.inf:
+            self.lost_us = t_us
         self.closed_us = min(self.closed_us, t_us)
         self._end(list(self._open), t_us)
 
@@ -148,6 +154,8 @@ _FOLLOWED: Mapping[str, Callable[[ConnectionLife, WireEvent], None]] = {
 }
 
 _LOST = "connection_lost"
+_ENDS = frozenset({"lost", "closed", "unreadable", "not_copied"})
+
 #: What a worker records when the same happens to its own connection. A tap says ``closed`` at the end of each, and
 #: ``lost`` when the broker has ended it, which a client may not notice.
 _OF_WORKER = {name: name for name in ("connected", "blocked", "unblocked")} | {"lost": _LOST, "closed": _LOST}

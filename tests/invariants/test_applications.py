@@ -22,6 +22,7 @@ from tests.invariants.literal import (
     publish,
     queues,
     sample,
+    us,
 )
 from tests.invariants.references.common import checked as found
 
@@ -39,14 +40,21 @@ def use(**processes: Mapping[str, Any]) -> Any:
 
 
 def connection(
-    number: int, process: str, from_s: float, to_s: float | None = None, *, queue: str = "", end: str = "closed"
+    number: int,
+    process: str,
+    from_s: float,
+    to_s: float | None = None,
+    *,
+    queue: str = "",
+    end: str = "closed",
+    by: str = "broker",
 ) -> list[Any]:
     """The events of a connection, with a consumer if there is a ``queue``."""
     events = [
         (from_s, "opened", {"process": process, "node": "a1"}),
         (from_s + 0.1, "connected", {}),
         *([(from_s + 0.2, "consuming", {"consumer": "c", "queue": queue})] if queue else []),
-        *([(to_s, end, {"by": "broker"}), (to_s + 0.01, "closed", {})] if to_s is not None else []),
+        *([(to_s, end, {"by": by, "code": 200, "text": ""}), (to_s + 0.01, "closed", {})] if to_s is not None else []),
     ]
     return [
         event(at_s, "wire", connection=number, what=what, channel=int(what == "consuming"), fields=fields)
@@ -54,12 +62,15 @@ def connection(
     ]
 
 
-def record(*events: Any, sent_s: Any = (), got_s: Any = (), up_s: float = 42) -> History:
-    """A history with a broker that dies from second 20 to 40, and is up again at ``up_s``; messages of publisher 0 and
-    to consumer 0."""
+def record(
+    *events: Any, sent_s: Any = (), got_s: Any = (), up_s: float = 42, again: Any = (), unseen: Any = (200, 200)
+) -> History:
+    """A history with a broker that dies from second 20 to 40, is up again at ``up_s``, and down during ``again``;
+    messages of publisher 0 and to consumer 0. Nodes are not looked at during ``unseen``."""
     sent = [publish(number, at_s) for number, at_s in enumerate(sent_s)]
     got = [deliver(number, at_s) for number, at_s in enumerate(got_s)]
-    looks = node_states(unlike={"b1": [(20, up_s, "down")]})
+    away = [(20, up_s, "down"), *((*span, "down") for span in again)]
+    looks = [one for one in node_states(unlike={"b1": away}) if not us(unseen[0]) <= one.t_us < us(unseen[1])]
     given = [cluster(), queues("q1"), phases(), load(10, None), KILL, looks]
     made: History = history(sent, got, [*given, *(sample(at_s) for at_s in range(95)), *events])
     return made
@@ -102,6 +113,55 @@ def test_a_process_is_not_blamed_for_a_broker_that_starts_slowly(up_s: float, ve
     finding = reconnects(WEB, wire, sent_s=[*steadily(0, 20), *back], up_s=up_s)
     assert finding.verdict == verdict, finding.summary
     assert up_s < 95 or finding.summary.endswith("s after the last fault was healed, and a node was not up")
+
+
+def test_a_process_is_due_once_its_broker_is_up_for_good() -> None:
+    """It is back 8 s after its broker, which went down again after the healing."""
+    wire = [connection(0, "web", 0, 45.5, end="lost"), connection(1, "web", 63)]
+    sent_s = [*steadily(0, 20), *steadily(41, 45.5), *steadily(63, 89)]
+    finding = reconnects(WEB, *wire, sent_s=sent_s, again=[(45, 55)])
+    assert finding.verdict == Verdict.VALID, finding.summary
+
+
+def test_a_message_before_the_last_loss_shows_no_return() -> None:
+    """It had published after the healing, over a connection that was not gone yet, and never again."""
+    lost = connection(0, "web", 0, 43.5, end="lost")
+    restarted = reconnects(WEB, lost, sent_s=[*steadily(0, 20), *steadily(40, 43.5)], again=[(43, 50)])
+    assert restarted.verdict == Verdict.INVALID
+    sent_s = [*steadily(0, 20), *steadily(42, 43.5)]
+    finding = reconnects(WEB, lost, sent_s=sent_s)
+    assert finding.verdict == Verdict.INVALID
+    assert finding.summary.startswith("web lost its connection at +43.500 s, and did not publish again; its last")
+    assert reconnects(WEB, lost, connection(1, "web", 80), sent_s=[*sent_s, 88]).verdict == Verdict.VALID
+    in_order = connection(0, "web", 0, 43.5, end="connection_closed", by="client")
+    assert reconnects(WEB, in_order, sent_s=sent_s).verdict == Verdict.VALID
+    late = connection(0, "web", 0, 75, end="lost")
+    assert reconnects(WEB, late, sent_s=[*steadily(0, 20), *steadily(42, 75)]).verdict == Verdict.VALID
+
+
+@pytest.mark.parametrize(("back_s", "verdict"), [(58, Verdict.VALID), (70, Verdict.UNKNOWN), (None, Verdict.UNKNOWN)])
+@pytest.mark.parametrize(
+    ("blind", "why"),
+    [
+        ({"up_s": 95}, "and a node was not up"),
+        ({"unseen": (41, 62)}, "and the nodes were not observed for a while"),
+    ],
+)
+def test_what_is_not_known_of_nodes_is_not_held_against_a_process(
+    blind: Any, why: str, back_s: float | None, verdict: Verdict
+) -> None:
+    """What is back within the time from the healing on is in time in any case."""
+    back = steadily(back_s, 89) if back_s is not None else []
+    finding = reconnects(WEB, connection(0, "web", 0, 21, end="lost"), sent_s=[*steadily(0, 20), *back], **blind)
+    assert finding.verdict == verdict, finding.summary
+    assert verdict == Verdict.VALID or finding.summary.endswith(why)
+
+
+def test_a_consumer_that_is_there_until_the_drain_is_back() -> None:
+    """A broker never came up, so that it is not known when the consumer was due."""
+    wire = [connection(0, "job", 0, 21, queue="q1", end="lost"), connection(1, "job", 43, 93, queue="q1")]
+    finding = reconnects(JOB, *wire, got_s=steadily(0.5, 20), up_s=95)
+    assert finding.verdict == Verdict.VALID, finding.summary
 
 
 def test_the_process_without_a_connection_is_named_first() -> None:

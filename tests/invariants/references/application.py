@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from rabbitmq_resilience.tap.wire_history import Mode, Row
 from tests.invariants.literal import us
@@ -143,44 +144,98 @@ def consumers_of(case: Case, queue: str, at_s: float) -> int:
     return sum(name == queue and from_s <= at_s < to_s for _, name, from_s, to_s in sessions_of(case))
 
 
-def due_of(case: Case) -> float:
-    """Return when all must be back: so long after the first look, two in a second, that found all nodes up. It lies
-    after the drain's begin if no look did before that."""
-    looks_s = [half / 2 for half in range(180) if half / 2 >= HEALED_S]
-    found_s = [at_s for at_s in looks_s if case.up_s is not None and at_s >= case.up_s]
-    return min(found_s, default=DRAIN_S) + WITHIN_S
+class Due(NamedTuple):
+    """Since when all nodes were up, until when what is there is in time, and from when on what is missing is late. If
+    that is not known, the last lies behind the drain."""
+
+    up_s: float
+    sure_s: float
+    late_s: float
+
+    @property
+    def is_known(self) -> bool:
+        return self.sure_s == self.late_s
+
+
+def due_of(case: Case) -> Due:
+    """Return when all must be back: so long after the first of the looks, two in a second, since which all nodes were
+    up until the drain. It is not known if no look found that, or none was made for more than 6 s."""
+    not_known = Due(HEALED_S, HEALED_S + WITHIN_S, DRAIN_S + WITHIN_S)
+    moments = [half / 2 for half in range(int(2 * DRAIN_S))]
+    seen_s = [at_s for at_s in moments if not case.unseen[0] <= at_s < case.unseen[1]]
+    looks_s = [at_s for at_s in seen_s if at_s >= HEALED_S]
+    before_s = max(at_s for at_s in seen_s if at_s <= HEALED_S)
+    for first_s in [before_s, *looks_s]:
+        later_s = [first_s, *(at_s for at_s in looks_s if at_s >= first_s)]
+        if not any(from_s <= at_s < to_s for at_s in later_s for from_s, to_s in case.away):
+            up_s = max(first_s, HEALED_S)
+            last_s = min(up_s + WITHIN_S, DRAIN_S)
+            seen_s = [HEALED_S, *(at_s for at_s in looks_s if at_s < last_s), last_s]
+            is_seen = all(after - before <= 6 for before, after in itertools.pairwise(seen_s))
+            return Due(up_s, up_s + WITHIN_S, up_s + WITHIN_S) if is_seen else not_known
+    return not_known
+
+
+def losses_of(case: Case, process: str) -> list[float]:
+    """Return when a process lost a connection: it ended, and not as the client had asked for."""
+    own = {number for _, number, what, _, fields in case.wire if what == "opened" and fields["process"] == process}
+    connected = {number for _, number, what, _, _ in case.wire if what == "connected"}
+    found = []
+    for number in own & connected:
+        at_s, _, what, _, fields = next(
+            (event for event in case.wire if event[1] == number and event[2] in ENDS - {"channel_closed"}),
+            (math.inf, number, "", 0, {}),
+        )
+        if what != "connection_closed" or fields["by"] == "broker":
+            found.append(at_s)
+    return found
 
 
 def reconnects_verdict(case: Case, kept: Sequence[Sent], got: Sequence[Got]) -> str:
-    """Return whether each process publishes and consumes again."""
-    until_s, answers = due_of(case), []
+    """Return whether each process publishes and consumes again, and still did when it last lost a connection."""
+    due, answers = due_of(case), []
     sessions = sessions_of(case)
+    seen_s = min(due.late_s, DRAIN_S - 1e-6)
     for process in PROCESSES:
         sent_s = sorted((one.row.t_us - us(0)) / 1e6 for one in kept if one.process == process)
         got_s = sorted((one.row.t_us - us(0)) / 1e6 for one in got if one.process == process)
         before_s = [at_s for at_s in sent_s if 0 <= at_s < 10]
         consumed = any(0 <= at_s < 10 for at_s in got_s)
         own = [(queue, from_s, to_s) for name, queue, from_s, to_s in sessions if name == process]
-        subscribed = any(queue and from_s <= until_s < to_s for queue, from_s, to_s in own)
+        subscribed = any(queue and from_s <= seen_s < to_s for queue, from_s, to_s in own)
+        lost_s = losses_of(case, process)
         if before_s:
             pauses = [b - a for a, b in itertools.pairwise([0.0, *before_s, 10.0])]
-            may_wait = max(pauses) > 2 or (consumed and subscribed and not any(at_s >= HEALED_S for at_s in got_s))
-            answers.append(answer_of([at_s for at_s in sent_s if at_s >= HEALED_S], until_s, may_wait=may_wait))
+            may_wait = max(pauses) > 2 or (consumed and subscribed and not any(at_s >= due.up_s for at_s in got_s))
+            again_s = [at_s for at_s in sent_s if at_s >= due.up_s]
+            gone = is_gone(again_s, lost_s)
+            answers.append(answer_of(again_s, due, gone=gone, may_wait=may_wait))
         if consumed:
             ever = any(queue and from_s < 10 for queue, from_s, _ in own)
-            connected = any(not queue and from_s <= until_s < to_s for queue, from_s, to_s in own)
-            again_s = [at_s for at_s in got_s if at_s >= HEALED_S] + [HEALED_S] * subscribed
-            answers.append(answer_of(again_s, until_s, may_wait=not ever and connected))
-    if "INVALID" in answers:
-        return "UNKNOWN" if until_s > DRAIN_S else "INVALID"
-    return "VALID" if set(answers) == {"VALID"} else "UNKNOWN"
+            connected = any(not queue and from_s <= seen_s < to_s for queue, from_s, to_s in own)
+            again_s = [at_s for at_s in got_s if at_s >= due.up_s]
+            there = any(queue and from_s <= DRAIN_S - 1e-6 < to_s for queue, from_s, to_s in own)
+            gone = not there and is_gone(again_s, lost_s)
+            first_s = [max(from_s, due.up_s) for queue, from_s, to_s in own if queue and from_s <= seen_s < to_s]
+            answers.append(answer_of(again_s + first_s, due, gone=gone, may_wait=not ever and connected))
+    for answer in ("INVALID", "UNKNOWN"):
+        if answer in answers:
+            return answer
+    return "VALID" if answers else "UNKNOWN"
 
 
-def answer_of(again_s: Sequence[float], until_s: float, *, may_wait: bool) -> str:
+def is_gone(again_s: Sequence[float], lost_s: Sequence[float]) -> bool:
+    """Return whether nothing came after a lost connection, though there was time for it before the drain."""
+    last_s = [at_s for at_s in again_s if at_s < DRAIN_S]
+    return any(last_s and max(last_s) < at_s <= DRAIN_S - WITHIN_S for at_s in lost_s)
+
+
+def answer_of(again_s: Sequence[float], due: Due, *, gone: bool, may_wait: bool) -> str:
     """Return whether a process did something again, in time or, if it ``may_wait``, at all."""
-    if any(at_s <= until_s or may_wait for at_s in again_s):
+    if not gone and any(at_s <= due.sure_s or may_wait for at_s in again_s):
         return "VALID"
-    return "UNKNOWN" if may_wait else "INVALID"
+    sure = due.is_known and (gone or due.late_s <= DRAIN_S)
+    return "INVALID" if sure and not may_wait else "UNKNOWN"
 
 
 def consumers_verdict(case: Case) -> str:
@@ -198,8 +253,8 @@ def consumers_verdict(case: Case) -> str:
     late = any(
         consumers_of(case, queue, at_s) < count
         for queue, count in wanted.items()
-        for at_s in (min(due_of(case), DRAIN_S - 1e-6), DRAIN_S - 1e-6)
+        for at_s in (min(due_of(case).sure_s, DRAIN_S - 1e-6), DRAIN_S - 1e-6)
     )
     if not late:
         return "VALID"
-    return "UNKNOWN" if due_of(case) > DRAIN_S else "INVALID"
+    return "UNKNOWN" if due_of(case).late_s > DRAIN_S else "INVALID"

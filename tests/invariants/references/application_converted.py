@@ -28,7 +28,6 @@ from tests.invariants.references.application_played import (
     BOUND,
     DRAINED_S,
     ENDED_S,
-    FAULT_S,
     HEALED_S,
     KNOWN_S,
     NODES,
@@ -99,7 +98,11 @@ def _found(case: Case, folder: Path) -> Answer:
         use["processes"][process]["work"] = said
     uncommitted = [UncommittedEvent(**fields) for fields in work.events()]
     overtaken = [OvertakenEvent(**fields) for fields in order.events()]
-    looks = node_states(unlike={"c1": [(FAULT_S, 1000.0 if case.up_s is None else case.up_s, "down")]})
+    looks = [
+        look
+        for look in node_states(unlike={"c1": [(*span, "down") for span in case.away]})
+        if not us(case.unseen[0]) <= look.t_us < us(case.unseen[1])
+    ]
     judged = _history(folder, use, [*looks, *wire, *own, *uncommitted, *overtaken])
     loss = checked("no_loss", judged)
     verdicts = {
@@ -154,7 +157,7 @@ def _history(folder: Path, use: Mapping[str, Any], events: Sequence[Any]) -> His
         queues(*names),
         phases(),
         load(10, None),
-        fault(FAULT_S, HEALED_S, name="kill_client"),
+        fault(20, HEALED_S, name="kill_client"),
     ]
     used = event(94.5, "application_use", **use)
     judged: History = history(published, delivered, [*given, *events, *workers, used])

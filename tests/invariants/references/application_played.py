@@ -25,7 +25,7 @@ PLACES, SKIPPED = ("q1", "q2"), {"q3": "its messages expire"}
 class Case:
     """What the tap recorded: ``rows`` and ``wire`` (second, connection, what, channel, fields), and ``own`` events of
     processes (second, process, what, life). ``work``: what they committed (process, identity, second or None), and how
-    many lines of theirs cannot be read. ``up_s``: until when a node was down; None if it never came up."""
+    many lines of theirs cannot be read. ``away``: when a node was down. ``unseen``: when no node was looked at."""
 
     rows: tuple[Row, ...]
     wire: tuple[tuple[float, int, str, int, Mapping[str, Any]], ...]
@@ -33,7 +33,8 @@ class Case:
     work: tuple[tuple[str, int, float | None], ...]
     unread: int
     judged: bool
-    up_s: float | None
+    away: tuple[tuple[float, float], ...]
+    unseen: tuple[float, float]
     planted: str
 
 
@@ -313,8 +314,12 @@ def generated(source: random.Random) -> Case:
     planted = "+".join(sorted(played.planted)) or "nothing"
     unread = source.choice([0, 0, 0, 1, 3])
     recorded = tuple(played.rows), tuple(played.wire), tuple(played.own), tuple(played.work)
-    up_s = source.choice([FAULT_S, FAULT_S, 35.0, HEALED_S, HEALED_S + 0.2, 47.3, 55.0, 69.9, 75.0, None])
-    return Case(*recorded, unread, source.random() < 0.3, up_s, planted)
+    up_s = source.choice([FAULT_S, FAULT_S, 35.0, HEALED_S, HEALED_S + 0.2, 47.3, 55.0, 69.9, 75.0, ENDED_S + 10])
+    again_s = source.choice([up_s, up_s, up_s, 45.0, 60.0, 88.0])
+    away = (FAULT_S, up_s), (again_s, max(again_s, source.choice([up_s, 50.0, 62.0, 89.9, ENDED_S])))
+    unseen_s = source.choice([200.0, 200.0, 200.0, 38.0, 50.0, 80.0])
+    unseen = unseen_s, unseen_s + source.choice([5.5, 6.5, 20.0, 60.0])
+    return Case(*recorded, unread, source.random() < 0.3, away, unseen, planted)
 
 
 def acts_of(played: Played, link: Link) -> Sequence[Callable[[Link], None]]:

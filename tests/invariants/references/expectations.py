@@ -73,9 +73,9 @@ def recorded(case: Case) -> Judgement:
 
 
 def verdict(case: Case) -> str:
-    """Return whether the run passes: "A scenario passes if it ended as its file expects". Some of the entries came true
-    together: each broken or UNKNOWN invariant is excused by one of them, and each of them is shown by its trace or by an
-        invariant that no other one explains."""
+    """Return whether the run passes: "A scenario passes if it ended as its file expects". Some of the entries came
+    true together: each broken or UNKNOWN invariant is excused by one of them, and each of them is shown by its trace or
+    by an invariant that no other one explains."""
     words = [word for _, word in case.findings]
     if "INVALID" not in words:
         if "UNKNOWN" in words or case.assumption_fails:
