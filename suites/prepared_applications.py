@@ -59,6 +59,8 @@ class Application(Spec):
     #: The issue that it shows, or whose repair it shows.
     shows: str | None = None
     several_hosts: bool
+    #: The longest pause between two attempts of its client to connect.
+    pauses_s_max: float = Field(20.0, gt=0)
     confirms: bool = True
     acknowledges: Literal["after_work", "before_work", "automatically"] = "after_work"
     needs: tuple[str, ...] = Field(min_length=1)

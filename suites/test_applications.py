@@ -31,8 +31,8 @@ Play = Callable[[Scenario], Result]
 
 QUEUE = "orders"
 WORKER = "application:worker-0"
-#: How long a program may take to come back after the last fault is healed.
-BACK_WITHIN_S = 30.0
+#: How long a program may take to come back beyond the longest pause of its client, once its brokers are up.
+CONNECTED_WITHIN_S = 10.0
 CUT_S = 20.0
 HELD_S = 25.0
 #: Programs that promise to come back; the others are there to be found unsafe, or for one defect.
@@ -71,6 +71,7 @@ def under(play: Play, what: str, program: Prepared, *schedule: AnyFault, expect:
     """Play the steps on three brokers with a producer and two workers of the program."""
     folder = program.folder
     producer, worker = (tuple(program.command(role)) for role in ("producer", "worker"))
+    back = {"within_s": program.application.pauses_s_max + CONNECTED_WITHIN_S}
     workload = ApplicationWorkload(
         kind="application",
         processes=(
@@ -91,8 +92,8 @@ def under(play: Play, what: str, program: Prepared, *schedule: AnyFault, expect:
             {
                 "no_loss": {},
                 "recovery": {"within_s": 60},
-                "reconnects": {"within_s": BACK_WITHIN_S},
-                "consumers": {"within_s": BACK_WITHIN_S},
+                "reconnects": back,
+                "consumers": back,
                 "settled": {},
             }
         ),
