@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 
 from rabbitmq_resilience.extensions.tables import TEMPLATES
+from rabbitmq_resilience.extensions.tables.evidence import POWER, family
 from rabbitmq_resilience.extensions.tables.ledger import read_ledger, runs_of
 from rabbitmq_resilience.extensions.tables.run_verdicts import Platform
 from rabbitmq_resilience.extensions.tables.runs import Counts, LedgerRun, read_explained
@@ -20,17 +21,20 @@ from rabbitmq_resilience.report.markdown_tables import markdown
 #: So ends the purpose of runs during which at most one other cluster of this suite, and nothing else, kept the machine
 #: busy.
 SUITE_ALONE = "the suite alone on the machine"
-_ONE_CLUSTER = "at most one other cluster of this suite"
+_ONE_CLUSTER = "at most one other cluster of this suite; three or four nodes"
+_TOO_MUCH = "the same; five nodes, or a power cut"
+_FIVE_NODES = "five_nodes"
 #: Bounds of the part of a machine's processors that other programs took during a run, and words for what is between.
 _BUSY = {0.1: "under 10 %", 0.4: "10 to 40 %", math.inf: "over 40 %"}
 
 
 def _by_load(runs: Iterable[LedgerRun]) -> dict[str, Counts]:
     """Return the counts of runs of which the record knows how much other programs took."""
-    found: dict[str, list[LedgerRun]] = {words: [] for words in (_ONE_CLUSTER, *_BUSY.values())}
+    found: dict[str, list[LedgerRun]] = {words: [] for words in (_ONE_CLUSTER, _TOO_MUCH, *_BUSY.values())}
     for run in runs:
         if run.verdict.get("purpose", "").endswith(SUITE_ALONE):
-            found[_ONE_CLUSTER].append(run)
+            title = str(run.verdict["title"])
+            found[_TOO_MUCH if _FIVE_NODES in title or family(title) == POWER else _ONE_CLUSTER].append(run)
         elif (others := run.verdict.get("others_cpu")) is not None:
             found[next(words for bound, words in _BUSY.items() if others < bound)].append(run)
     return {words: Counts.of(of) for words, of in found.items() if of}
