@@ -12,8 +12,8 @@ from rabbitmq_resilience.model.access import Endpoint
 from rabbitmq_resilience.tap.tap import Tap
 from rabbitmq_resilience.tools.waiting import wait_until
 from tests.tap.frames import ALIVE, PROTOCOL
+from tests.tap.peers import WITHIN_S, Peer, connected, echo, received
 from tests.tap.records import said
-from tests.tap.test_tap_process import WITHIN_S, Peer, connected, echo, received
 
 pytestmark = pytest.mark.core
 
