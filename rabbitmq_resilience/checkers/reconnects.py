@@ -149,9 +149,8 @@ def _parts(history: History, connections: Sequence[ConnectionLife], deadline: De
             fetches = not any(one.from_us < facts.phases["chaos"] for each in mine for one in each.consumers)
             open_ = fetches and is_connected(mine, process, seen_us)
             unclear = "it fetches messages one by one, of which there may have been none" if open_ else ""
-            there = _consuming_us(mine, deadline.up_us, drain_us - 1) is not None
-            last_us = drain_us if there else consuming.last_us(drain_us)
-            gone_us = _gone_us(mine, last_us, deadline.up_us, drain_us)
+            consumed_us = [consuming.last_us(drain_us) or 0.0, *_consumers_end_us(mine, deadline.up_us, drain_us)]
+            gone_us = _gone_us(mine, max(consumed_us), deadline.up_us, drain_us)
             yield _Activity(process, "consume", again_us, back_us, gone_us, unclear)
 
 
@@ -171,7 +170,13 @@ def _gone_us(mine: Sequence[ConnectionLife], last_us: float | None, up_us: float
     ``up_us`` to the drain; None if it did not."""
     if last_us is None or last_us < up_us:
         return None
-    return min((at_us for at_us in _lost_us(mine) if last_us < at_us < drain_us), default=None)
+    return min((at_us for at_us in _lost_us(mine) if last_us <= at_us < drain_us), default=None)
+
+
+def _consumers_end_us(mine: Sequence[ConnectionLife], up_us: float, drain_us: float) -> list[float]:
+    """Return until when a process had each of its consumers, from ``up_us`` to the drain."""
+    consumers = [consumer for connection in mine for consumer in connection.consumers]
+    return [min(one.to_us, drain_us) for one in consumers if up_us <= one.to_us and one.from_us < drain_us]
 
 
 def _moments(

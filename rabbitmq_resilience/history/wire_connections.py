@@ -114,8 +114,10 @@ class ConnectionLife:
 
     def _lost(self, event: WireEvent) -> None:
         if self.closed_us == math.inf:
-            self._end_words = f"was lost, by the {event.fields['by']}'s end"
-            self.states.append((event.t_us, f"{self._end_words}, and the client kept it"))
+            by = event.fields["by"]
+            self._end_words = f"was lost, by the {by}'s end"
+            kept = ", and the client kept it" if by == "broker" else ""
+            self.states.append((event.t_us, self._end_words + kept))
         self._close(event.t_us)
 
     def _closed(self, event: WireEvent) -> None:

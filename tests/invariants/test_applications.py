@@ -164,6 +164,18 @@ def test_a_consumer_that_is_there_until_the_drain_is_back() -> None:
     assert finding.verdict == Verdict.VALID, finding.summary
 
 
+@pytest.mark.parametrize(("until_s", "verdict"), [(60, Verdict.INVALID), (80, Verdict.VALID), (93, Verdict.VALID)])
+def test_a_consumer_that_gets_nothing_is_there_as_long_as_its_connection(until_s: float, verdict: Verdict) -> None:
+    """It lost two connections after its last message. The second one had its consumer again, and for 20 s before the
+    drain there was time for a third one."""
+    wire = [
+        connection(0, "job", 0, 46, queue="q1", end="lost"),
+        connection(1, "job", 48, until_s, queue="q1", end="lost"),
+    ]
+    finding = reconnects(JOB, *wire, got_s=[*steadily(0.5, 20), *steadily(43, 45)])
+    assert finding.verdict == verdict, finding.summary
+
+
 def test_the_process_without_a_connection_is_named_first() -> None:
     """``api`` is connected and waits for the answer of one that never came back."""
     both = use(api={"publisher": 0}, web={"publisher": 1})
@@ -199,6 +211,9 @@ def test_a_client_that_does_not_notice_the_end_of_its_connection_is_named() -> N
     closed = event(94, "wire", connection=0, what="closed", channel=0, fields={})
     finding = reconnects(WEB, [*kept, closed], sent_s=steadily(0, 20))
     assert "to a1, was lost, by the broker's end, and the client kept it (+62" in finding.summary
+    own = [one for one in connection(0, "web", 0, 21, end="lost", by="client") if one.what != "closed"]
+    finding = reconnects(WEB, [*own, closed], sent_s=steadily(0, 20))
+    assert "to a1, was lost, by the client's end (+62" in finding.summary
 
 
 def test_an_alarm_that_blocks_a_process_is_named() -> None:

@@ -214,8 +214,8 @@ def reconnects_verdict(case: Case, kept: Sequence[Sent], got: Sequence[Got]) -> 
             ever = any(queue and from_s < 10 for queue, from_s, _ in own)
             connected = any(not queue and from_s <= seen_s < to_s for queue, from_s, to_s in own)
             again_s = [at_s for at_s in got_s if at_s >= due.up_s]
-            there = any(queue and from_s <= DRAIN_S - 1e-6 < to_s for queue, from_s, to_s in own)
-            gone = not there and is_gone(again_s, lost_s)
+            until_s = [min(to_s, DRAIN_S) for queue, from_s, to_s in own if queue and from_s < DRAIN_S]
+            gone = is_gone(again_s + [at_s for at_s in until_s if at_s >= due.up_s], lost_s)
             first_s = [max(from_s, due.up_s) for queue, from_s, to_s in own if queue and from_s <= seen_s < to_s]
             answers.append(answer_of(again_s + first_s, due, gone=gone, may_wait=not ever and connected))
     for answer in ("INVALID", "UNKNOWN"):
@@ -226,8 +226,8 @@ def reconnects_verdict(case: Case, kept: Sequence[Sent], got: Sequence[Got]) -> 
 
 def is_gone(again_s: Sequence[float], lost_s: Sequence[float]) -> bool:
     """Return whether nothing came after a lost connection, though there was time for it before the drain."""
-    last_s = [at_s for at_s in again_s if at_s < DRAIN_S]
-    return any(last_s and max(last_s) < at_s <= DRAIN_S - WITHIN_S for at_s in lost_s)
+    last_s = [at_s for at_s in again_s if at_s <= DRAIN_S]
+    return any(last_s and max(last_s) <= at_s <= DRAIN_S - WITHIN_S for at_s in lost_s)
 
 
 def answer_of(again_s: Sequence[float], due: Due, *, gone: bool, may_wait: bool) -> str:
