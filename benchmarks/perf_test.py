@@ -1,6 +1,6 @@
-"""Compare the verified load with RabbitMQ PerfTest's unverified one, in turn on one cluster.
+"""Compare the verified load with RabbitMQ PerfTest's unverified one, in turn on one cluster of each version.
 
-    .venv/bin/python -m benchmarks.perf_test [--rounds 3] [--queues 1 10 100] [--rate N] [--rabbitmq-home DIR]
+    .venv/bin/python -m benchmarks.perf_test [--rounds 3] [--queues 1 10 100] [--rate N] [--rabbitmq-home DIR ...]
 
 Both sides have the same connections, channels, queues, messages in flight, prefetch, acknowledgements and message size,
 and connect to the same node. Each queue has a publisher and a consumer (more, if there are fewer queues), each with a
@@ -12,8 +12,9 @@ broker also hands over fewer messages at a time. Our side also records and check
 at the end. PerfTest is the one that ``make perf-test`` has fetched. Rates are confirms a second after a warm-up; CPU is
 that of all client processes and of all brokers, for one message.
 
-The exit status is 1 if on quorum queues the rate is under ``RATIO_MIN`` of PerfTest's, or our clients use more than
-``CPU_RATIO_MAX`` times its CPU for a message. Other queue types are shown, not judged.
+The table has the medians of the rounds, and the lowest and the highest of rates and ratios; a ratio is that of one
+round. The exit status is 1 if on quorum queues the rate is under ``RATIO_MIN`` of PerfTest's, or our clients use more
+than ``CPU_RATIO_MAX`` times its CPU for a message. Other queue types are shown, not judged.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import re
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -33,12 +34,11 @@ from typing import Literal, get_args
 
 import psutil
 
+from benchmarks.versions import add_homes, formed, turns, with_range
 from rabbitmq_resilience.extensions.setup.perf_test import find_perf_test
 from rabbitmq_resilience.model.access import Access
-from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.report.markdown_tables import table
 from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
-from rabbitmq_resilience.tools.distributions import find_broker
 from rabbitmq_resilience.tools.waiting import wait_until
 from rabbitmq_resilience.workload.client_addresses import addresses
 from rabbitmq_resilience.workload.load import Address
@@ -55,6 +55,17 @@ CPU_RATIO_MAX = 1.5
 QueueType = Literal["quorum", "mirrored", "classic"]
 _LINE = re.compile(
     r"time:? (?P<time_s>[\d.]+) ?s, .*?confirmed: (?P<confirmed>\d+) msg/s.*?received: (?P<received>\d+) msg/s"
+)
+
+
+COLUMNS = (
+    "ours, verified",
+    "PerfTest",
+    "ratio",
+    "CPU a message, clients: ours, PerfTest",
+    "ratio of clients",
+    "brokers: ours, PerfTest",
+    "CPU of all, ratio",
 )
 
 
@@ -197,46 +208,42 @@ def perf_test_command(
     return [*find_perf_test(), *chosen]
 
 
+#: Both sides by name.
+OURS, PERF_TEST = "ours", "PerfTest"
+SIDES: Mapping[str, Callable[[LocalCluster, Workload, str, Plan], Measured]] = {OURS: ours, PERF_TEST: perf_test}
+
+
 def compare(
-    cluster: LocalCluster, workload: Workload, *, rounds: int, plan: Plan
-) -> tuple[list[Measured], list[Measured]]:
-    """Measure both sides in turn, each time on fresh queues: ours first in even rounds, second in odd ones."""
-    results: dict[str, list[Measured]] = {"ours": [], "PerfTest": []}
-    sides = {"ours": ours, "PerfTest": perf_test}
-    for number in range(rounds):
-        for side in sorted(sides, reverse=number % 2 == 0):
-            vhost = f"{workload.queue_type}-{number}-{side}"
-            declare(cluster, workload, vhost=vhost)
-            results[side].append(sides[side](cluster, workload, vhost, plan))
-            cluster.api("a1").delete_vhost(vhost)
-    return results["ours"], results["PerfTest"]
+    title: str, clusters: Mapping[str, LocalCluster], workload: Workload, *, rounds: int, plan: Plan
+) -> Mapping[str, Mapping[str, Sequence[Measured]]]:
+    """Measure both sides on each version in turn, each time on fresh queues. Return rounds by version and side."""
+    results: dict[str, dict[str, list[Measured]]] = {each: {side: [] for side in SIDES} for each in clusters}
+    for number, version, side in turns(title, rounds, list(clusters), list(SIDES)):
+        cluster, vhost = clusters[version], f"{workload.queue_type}-{number}-{side}"
+        declare(cluster, workload, vhost=vhost)
+        results[version][side].append(SIDES[side](cluster, workload, vhost, plan))
+        cluster.api("a1").delete_vhost(vhost)
+    return results
 
 
-def add_rows(
-    rows: list[Sequence[str]], queues: str, our_side: Sequence[Measured], their_side: Sequence[Measured]
-) -> Ratios:
-    """Add rows with the medians of the rounds, and return the medians of the ratios in each round."""
-    both = list(zip(our_side, their_side, strict=True))
-    ratios = Ratios(
-        median(a.confirmed_per_s / b.confirmed_per_s for a, b in both),
-        median(a.client_us / b.client_us for a, b in both),
-        median((a.client_us + a.broker_us) / (b.client_us + b.broker_us) for a, b in both),
+def row_of(title: str, version: str, found: Mapping[str, Sequence[Measured]]) -> tuple[Sequence[str], Ratios]:
+    """Return the row of one version, and the medians of the ratios in each round."""
+    both = list(zip(found[OURS], found[PERF_TEST], strict=True))
+    rates = [a.confirmed_per_s / b.confirmed_per_s for a, b in both]
+    of_clients = [a.client_us / b.client_us for a, b in both]
+    of_all = [(a.client_us + a.broker_us) / (b.client_us + b.broker_us) for a, b in both]
+    ratios = Ratios(median(rates), median(of_clients), median(of_all))
+    row = (
+        title,
+        version,
+        *(f"{with_range([m.confirmed_per_s for m in found[side]])}/s" for side in SIDES),
+        with_range(rates, ".2f"),
+        ", ".join(f"{median(m.client_us for m in found[side]):.0f} µs" for side in SIDES),
+        with_range(of_clients, ".2f"),
+        ", ".join(f"{median(m.broker_us for m in found[side]):.0f} µs" for side in SIDES),
+        with_range(of_all, ".2f"),
     )
-    for name, side in (("ours, verified", our_side), ("PerfTest", their_side)):
-        row = (
-            queues,
-            name,
-            f"{median(m.confirmed_per_s for m in side):,.0f}",
-            f"{median(m.received_per_s for m in side):,.0f}",
-            f"{median(m.client_us for m in side):.1f}",
-            f"{median(m.broker_us for m in side):.1f}",
-            f"{ratios.rate:.3f}" if side is our_side else "",
-            f"{ratios.client_cpu:.2f}" if side is our_side else "",
-            f"{ratios.all_cpu:.2f}" if side is our_side else "",
-            " ".join(f"{m.confirmed_per_s:,.0f}" for m in side),
-        )
-        rows.append(row)
-    return ratios
+    return row, ratios
 
 
 def laid_out(arguments: argparse.Namespace, queue_type: QueueType, queues: int) -> Workload:
@@ -279,7 +286,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--ack-every", type=int, default=50, help="messages acknowledged together by a consumer")
     parser.add_argument("--rate", type=int, help="messages a second of all publishers (default: as fast as they can)")
     parser.add_argument("--message-bytes", type=int, default=1000)
-    parser.add_argument("--rabbitmq-home", type=Path)
+    add_homes(parser)
     return parser.parse_args()
 
 
@@ -288,18 +295,17 @@ def main() -> int:
     find_perf_test()  # reports a missing PerfTest before the start
     plan = Plan(arguments.warm_up_s, arguments.measure_s)
     rows: list[Sequence[str]] = []
-    columns = ("confirmed/s", "received/s", "client µs", "broker µs", "ratio", "of client CPU", "of all CPU", "rounds")
-    broker = find_broker(arguments.rabbitmq_home)
     within = True
-    with LocalCluster.form(Topology(name="perf_test", zones={"a": 1, "b": 1, "c": 1}), broker=broker) as cluster:
+    with formed(arguments.homes) as clusters:
         for queue_type, queues in itertools.product(arguments.queue_types, arguments.queues):
-            workload = laid_out(arguments, queue_type, queues)
-            ratios = add_rows(
-                rows, f"{queues} {queue_type}", *compare(cluster, workload, rounds=arguments.rounds, plan=plan)
-            )
-            within = within and (ratios.within or queue_type != "quorum")
-    print(f"{arguments.rounds} rounds of {plan.measure_s:g} s, medians\n")
-    print(table(("queues", "side", *columns), rows, numbers=columns))
+            title, workload = f"{queues} {queue_type}", laid_out(arguments, queue_type, queues)
+            found = compare(title, clusters, workload, rounds=arguments.rounds, plan=plan)
+            for version, sides in found.items():
+                row, ratios = row_of(title, version, sides)
+                rows.append(row)
+                within = within and (ratios.within or queue_type != "quorum")
+    print(f"{arguments.rounds} rounds of {plan.measure_s:g} s\n")
+    print(table(("queues", "RabbitMQ", *COLUMNS), rows, numbers=COLUMNS))
     return 0 if within else 1
 
 

@@ -1,12 +1,13 @@
 """Compare the latency of our clients with that of RabbitMQ PerfTest's, at the same rates, and show Python's part.
 
     .venv/bin/python -m benchmarks.perf_test_latency [--rates 100 1000 5000] [--rounds 3] [--queue-types classic quorum]
+        [--rabbitmq-home DIR ...]
 
 Both sides have one publisher, one consumer and one queue of the same type on the same node, the same rate, messages in
-flight, prefetch, acknowledgements and message size, in one cluster, in turn. A message's time runs from when it was
-sent until it was received, and until it was confirmed; PerfTest reports both. Our side also measures from when it was
-due until it was received. Each second after the warm-up has its median and its 99th percentile. The table has the
-medians of all seconds of all rounds, and the highest 99th percentile.
+flight, prefetch, acknowledgements and message size, in one cluster of each version, in turn. A message's time runs from
+when it was sent until it was received, and until it was confirmed; PerfTest reports both. Our side also measures from
+when it was due until it was received. Each second after the warm-up has its median and its 99th percentile; a round has
+the medians of its seconds. The table has the medians of the rounds, and the lowest and the highest of times to receive.
 
 To measure what Python itself adds, both sides do the same against ``benchmarks.echo_broker``, which only hands messages
 on. Our latency there is the time of our clients, the kernel and the echo. PerfTest has the same kernel and echo, so
@@ -32,7 +33,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from benchmarks.echo_broker import echoing
-from benchmarks.perf_test import Plan, QueueType, let_run, perf_test_command
+from benchmarks.perf_test import OURS, PERF_TEST, Plan, QueueType, let_run, perf_test_command
+from benchmarks.versions import add_homes, formed, turns
 from rabbitmq_resilience.extensions.setup.perf_test import find_perf_test
 from rabbitmq_resilience.history.history import (
     DELIVERIES,
@@ -42,10 +44,8 @@ from rabbitmq_resilience.history.history import (
     StreamReader,
     now_us,
 )
-from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.report.markdown_tables import table
 from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
-from rabbitmq_resilience.tools.distributions import find_broker
 from rabbitmq_resilience.workload.client_addresses import addresses
 from rabbitmq_resilience.workload.drain import Depth
 from rabbitmq_resilience.workload.load import Address
@@ -54,11 +54,12 @@ from rabbitmq_resilience.workload.queues import declare, depths, queue_names
 from rabbitmq_resilience.workload.running_workload import start
 from rabbitmq_resilience.workload.workload_model import Workload
 
-OURS, PERF_TEST = "ours", "PerfTest"
 #: Any name works.
 ECHO_VHOST = "echo"
 #: Longer than a measurement, as the echo does not answer heartbeats.
 HEARTBEAT_S = 600
+#: In place of a version.
+NO_BROKER = "none"
 SECOND_US = 1_000_000
 
 Moments = npt.NDArray[np.int64]
@@ -85,10 +86,6 @@ class Latencies:
         self.median_ms.append(float(np.percentile(waited_ms, 50)))
         self.p99_ms.append(float(np.percentile(waited_ms, 99)))
 
-    def extend(self, other: Latencies) -> None:
-        self.median_ms.extend(other.median_ms)
-        self.p99_ms.extend(other.p99_ms)
-
 
 #: The measured times: from sending and from the due time until a message is received, and from sending until it is
 #: confirmed.
@@ -100,19 +97,27 @@ def nothing() -> Measured:
     return {name: Latencies() for name in (RECEIVED, FROM_DUE, CONFIRMED)}
 
 
-def cells(measured: Measured) -> list[str]:
-    """Return the cells of a row: medians of the seconds, and the highest 99th percentile until received."""
-    highest = _ms_text(max(measured[RECEIVED].p99_ms))
-    return [*_middle(measured[RECEIVED]), highest, *_middle(measured[FROM_DUE]), *_middle(measured[CONFIRMED])]
+def cells(rounds: Sequence[Measured]) -> list[str]:
+    """Return the cells of a row: the medians of the rounds, and the range until received."""
+    received = [_ms_range(values_ms) for values_ms in _by_round(rounds, RECEIVED)]
+    others = [_by_round(rounds, name) for name in (FROM_DUE, CONFIRMED)]
+    return received + [_ms_text(median(each_ms)) if each_ms else "" for both in others for each_ms in both]
 
 
-def _middle(latencies: Latencies) -> list[str]:
-    both = (latencies.median_ms, latencies.p99_ms)
-    return [_ms_text(median(values_ms)) if values_ms else "" for values_ms in both]
+def _by_round(rounds: Iterable[Measured], name: str) -> tuple[Sequence[float], Sequence[float]]:
+    """Return the median and the 99th percentile of each round that has such latencies."""
+    found = [measured[name] for measured in rounds if measured[name].median_ms]
+    return [median(each.median_ms) for each in found], [median(each.p99_ms) for each in found]
+
+
+def _ms_range(values_ms: Sequence[float]) -> str:
+    if len(values_ms) == 1:
+        return _ms_text(values_ms[0])
+    return f"{_ms_text(median(values_ms))} ({_ms_text(min(values_ms))} to {_ms_text(max(values_ms))})"
 
 
 def _ms_text(ms: float) -> str:
-    return f"{ms:.3f}" if ms < 10 else f"{ms:.1f}"
+    return f"{ms:.2f}" if ms < 1 else f"{ms:.1f}" if ms < 10 else f"{ms:.0f}"
 
 
 def ours(server: Server, workload: Workload, plan: Plan) -> Measured:
@@ -194,14 +199,14 @@ def of_windows(windows: Iterable[Window], plan: Plan) -> Measured:
 SIDES: Mapping[str, Callable[[Server, Workload, Plan], Measured]] = {OURS: ours, PERF_TEST: perf_test}
 
 
-def compare(served: Callable[[str], Server], workload: Workload, *, rounds: int, plan: Plan) -> dict[str, Measured]:
-    """Measure both sides in turn: ours first in even rounds, second in odd ones. ``served`` prepares a server."""
-    found = {side: nothing() for side in SIDES}
-    for number in range(rounds):
-        for side in sorted(SIDES, reverse=number % 2 == 0):
-            measured = SIDES[side](served(f"{workload.queue_type}-{number}-{side}"), workload, plan)
-            for name, latencies in measured.items():
-                found[side][name].extend(latencies)
+def compare(
+    title: str, served: Mapping[str, Callable[[str], Server]], workload: Workload, *, rounds: int, plan: Plan
+) -> Mapping[str, Mapping[str, Sequence[Measured]]]:
+    """Measure both sides on each version in turn. Return rounds by version and side. ``served`` prepares a server."""
+    found: dict[str, dict[str, list[Measured]]] = {each: {side: [] for side in SIDES} for each in served}
+    for number, version, side in turns(title, rounds, list(served), list(SIDES)):
+        server = served[version](f"{workload.queue_type}-{number}-{side}")
+        found[version][side].append(SIDES[side](server, workload, plan))
     return found
 
 
@@ -228,15 +233,15 @@ def laid_out(arguments: argparse.Namespace, queue_type: QueueType, rate_per_s: i
     )
 
 
-def rows_of(title: str, found: Mapping[str, Measured]) -> list[Sequence[str]]:
-    """Return a row for each side."""
-    return [(title, side, *cells(found[side])) for side in SIDES]
+def rows_of(title: str, found: Mapping[str, Mapping[str, Sequence[Measured]]]) -> list[Sequence[str]]:
+    """Return a row for each version and side."""
+    return [(title, version, side, *cells(sides[side])) for version, sides in found.items() for side in SIDES]
 
 
-def python_adds_ms(found: Mapping[str, Measured]) -> Sequence[float]:
-    """Return the differences of the medians and of the 99th percentiles."""
-    a, b = found[OURS][RECEIVED], found[PERF_TEST][RECEIVED]
-    return median(a.median_ms) - median(b.median_ms), median(a.p99_ms) - median(b.p99_ms)
+def python_adds_ms(found: Mapping[str, Sequence[Measured]]) -> Sequence[float]:
+    """Return the differences of the medians and of the 99th percentiles, of medians of rounds."""
+    a, b = (_by_round(found[side], RECEIVED) for side in (OURS, PERF_TEST))
+    return median(a[0]) - median(b[0]), median(a[1]) - median(b[1])
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -250,7 +255,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--prefetch", type=int, default=200)
     parser.add_argument("--ack-every", type=int, default=1, help="messages acknowledged together by a consumer")
     parser.add_argument("--message-bytes", type=int, default=1000)
-    parser.add_argument("--rabbitmq-home", type=Path)
+    add_homes(parser)
     return parser.parse_args()
 
 
@@ -259,25 +264,23 @@ def main() -> int:
     find_perf_test()  # reports a missing PerfTest before the start
     plan = Plan(arguments.warm_up_s, arguments.measure_s)
     rows: list[Sequence[str]] = []
-    columns = ("median", "p99", "highest p99", "median from due", "p99 from due", "median confirm", "p99 confirm")
+    columns = ("median", "p99", "median from due", "p99 from due", "median confirm", "p99 confirm")
     sentences = []
     with echoing() as port:
         echo = Server(Address("echo", "127.0.0.1", port), ECHO_VHOST, dict)
         for rate_per_s in arguments.rates:
-            workload = laid_out(arguments, "classic", rate_per_s)
-            found = compare(lambda _: echo, workload, rounds=arguments.rounds, plan=plan)
-            rows += rows_of(f"echo, {rate_per_s:,}/s", found)
-            middle_ms, high_ms = python_adds_ms(found)
+            title, workload = f"echo, {rate_per_s:,}/s", laid_out(arguments, "classic", rate_per_s)
+            found = compare(title, {NO_BROKER: lambda _: echo}, workload, rounds=arguments.rounds, plan=plan)
+            rows += rows_of(title, found)
+            middle_ms, high_ms = python_adds_ms(found[NO_BROKER])
             sentences.append(f"At {rate_per_s:,}/s Python adds {middle_ms:.3f} ms (median) and {high_ms:.3f} ms (p99).")
-    broker = find_broker(arguments.rabbitmq_home)
-    with LocalCluster.form(Topology(name="perf_test", zones={"a": 1, "b": 1, "c": 1}), broker=broker) as cluster:
+    with formed(arguments.homes) as clusters:
         for queue_type, rate_per_s in itertools.product(arguments.queue_types, arguments.rates):
-            workload = laid_out(arguments, queue_type, rate_per_s)
-            served = partial(on_cluster, cluster, workload)
-            found = compare(served, workload, rounds=arguments.rounds, plan=plan)
-            rows += rows_of(f"{queue_type}, {rate_per_s:,}/s", found)
+            title, workload = f"{queue_type}, {rate_per_s:,}/s", laid_out(arguments, queue_type, rate_per_s)
+            served = {version: partial(on_cluster, cluster, workload) for version, cluster in clusters.items()}
+            rows += rows_of(title, compare(title, served, workload, rounds=arguments.rounds, plan=plan))
     print(f"{arguments.rounds} rounds of {plan.measure_s:g} s; latencies in ms\n")
-    print(table(("queue", "side", *columns), rows, numbers=columns), "", *sentences, sep="\n")
+    print(table(("queue", "RabbitMQ", "side", *columns), rows, numbers=columns), "", *sentences, sep="\n")
     return 0
 
 

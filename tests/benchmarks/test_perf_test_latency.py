@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 
 from benchmarks.echo_broker import echoing
-from benchmarks.perf_test import Plan
+from benchmarks.perf_test import OURS, PERF_TEST, Plan
 from benchmarks.perf_test_latency import (
     CONFIRMED,
     ECHO_VHOST,
     FROM_DUE,
-    OURS,
-    PERF_TEST,
     RECEIVED,
+    Measured,
     Server,
     by_second,
+    cells,
     nothing,
     of_windows,
     ours,
@@ -63,12 +63,23 @@ def test_a_second_of_ours_is_of_what_was_sent_in_it(tmp_path: Path) -> None:
     assert found[CONFIRMED].p99_ms == pytest.approx([3, 3], abs=0.01)
 
 
+def a_round(middle_ms: float) -> Measured:
+    found = nothing()
+    for name in (RECEIVED, CONFIRMED):
+        found[name].median_ms.extend([middle_ms] * 3)
+        found[name].p99_ms.extend([middle_ms * 2] * 3)
+    return found
+
+
 def test_what_python_adds_is_the_difference() -> None:
-    found = {OURS: nothing(), PERF_TEST: nothing()}
-    for side, middle_ms in ((OURS, 3.0), (PERF_TEST, 1.0)):
-        found[side][RECEIVED].median_ms.extend([middle_ms] * 3)
-        found[side][RECEIVED].p99_ms.extend([middle_ms * 2] * 3)
+    found = {OURS: [a_round(3.0), a_round(9.0), a_round(2.0)], PERF_TEST: [a_round(1.0)] * 3}
     assert python_adds_ms(found) == (2.0, 4.0)
+
+
+def test_a_row_has_the_middle_round_and_the_range() -> None:
+    """A side that does not know when a message was due has no such cell."""
+    rounds = [a_round(3.0), a_round(9.0), a_round(2.0)]
+    assert cells(rounds) == ["3.0 (2.0 to 9.0)", "6.0 (4.0 to 18)", "", "", "3.0", "6.0"]
 
 
 @pytest.mark.plays
