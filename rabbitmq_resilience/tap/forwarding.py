@@ -1,4 +1,4 @@
-"""Forward the connections of one listener to its broker, and hand copies of what the client sees to a recorder."""
+"""Forward one connection of a client to its broker, and hand copies of what the client sees to a recorder."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import select
 import socket
 import ssl
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 from rabbitmq_resilience.tap.amqp_methods import Side, word
@@ -17,13 +17,9 @@ from rabbitmq_resilience.tap.ruled_connection import RuledConnection
 
 #: While more than this is held back for a connection, no more is read from it.
 HELD_BYTES_MAX = 64 << 20
-#: How often a broker that refuses connections is tried again.
-RETRY_S = 0.05
 #: How often a side is looked at for its end while nothing is read from it.
 LOOK_EVERY_S = 0.5
-_CONNECT_WITHIN_S = 30.0
-#: As many clients may come at once when a broker is back.
-_BACKLOG = 1_024
+CONNECT_WITHIN_S = 30.0
 #: SO_LINGER that resets a connection instead of closing it.
 _RESET = struct.pack("ii", 1, 0)
 
@@ -35,6 +31,28 @@ class Copies(Protocol):
         """Take bytes that the client has sent, or that it gets."""
 
     def remark(self, connection: int, what: str, **fields: Any) -> None: ...
+
+
+class Listener(Protocol):
+    """What a connection needs of the listener that took it. ``target`` is the broker's address, and ``upstream_tls``
+    has the arguments for a connection to it with TLS."""
+
+    process: str
+    node: str
+    target: tuple[str, int]
+    upstream_tls: dict[str, Any]
+    rules: Sequence[ActiveRule]
+    copies: Copies
+
+    @property
+    def name(self) -> str: ...
+
+    def remember(self, connection: TappedConnection) -> None: ...
+
+    def forget(self, connection: TappedConnection) -> None: ...
+
+    def refuse(self) -> None:
+        """Refuse connections until the broker accepts them again."""
 
 
 class _End(asyncio.Protocol):
@@ -71,7 +89,7 @@ class _End(asyncio.Protocol):
 class TappedConnection:
     """One connection of a client to a broker through a tap."""
 
-    def __init__(self, number: int, listener: TapListener) -> None:
+    def __init__(self, number: int, listener: Listener) -> None:
         self._number = number
         self._listener = listener
         self._loop = asyncio.get_running_loop()
@@ -88,7 +106,7 @@ class TappedConnection:
         self._ruled = RuledConnection(listener.process, listener.rules, self._send, self._note)
 
     @property
-    def client(self) -> _End:
+    def client(self) -> asyncio.Protocol:
         return self._ends[Side.CLIENT]
 
     def opened(self) -> None:
@@ -105,7 +123,7 @@ class TappedConnection:
 
     async def _connect(self) -> None:
         try:
-            async with asyncio.timeout(_CONNECT_WITHIN_S):
+            async with asyncio.timeout(CONNECT_WITHIN_S):
                 await self._loop.create_connection(
                     lambda: self._ends[Side.BROKER], *self._listener.target, **self._listener.upstream_tls
                 )
@@ -117,7 +135,7 @@ class TappedConnection:
             return
         if self._over:
             self._abort(Side.BROKER)
-        elif (transport := self.client.transport) is not None:
+        elif (transport := self._ends[Side.CLIENT].transport) is not None:
             transport.resume_reading()
 
     def received(self, sender: Side, data: bytes) -> None:
@@ -245,105 +263,3 @@ class TappedConnection:
     def reset(self) -> None:
         """End the connection at once, towards both sides."""
         self._end(reset=True)
-
-
-class TapListener:
-    """The address at which one process of clients finds one broker. While the broker refuses connections, so does the
-    listener."""
-
-    def __init__(
-        self,
-        process: str,
-        node: str,
-        target: tuple[str, int],
-        *,
-        rules: Sequence[ActiveRule],
-        copies: Copies,
-        next_number: Callable[[], int],
-        client_tls: ssl.SSLContext | None = None,
-        upstream_tls: dict[str, Any] | None = None,
-    ) -> None:
-        self.process = process
-        self.node = node
-        self.target = target
-        self.rules = rules
-        self.copies = copies
-        self.upstream_tls = upstream_tls or {}
-        self._client_tls = client_tls
-        self._next_number = next_number
-        self._connections: set[TappedConnection] = set()
-        self._server: asyncio.Server | None = None
-        self._address = ("127.0.0.1", 0)
-        self._waits: asyncio.Task[None] | None = None
-        self._closed = False
-
-    @property
-    def name(self) -> str:
-        return f"{self.process}@{self.node}"
-
-    @property
-    def connections(self) -> Sequence[TappedConnection]:
-        return tuple(self._connections)
-
-    async def listen(self, host: str) -> int:
-        """Begin to listen, and return the port."""
-        self._address = (host, 0)
-        await self._open()
-        return self._address[1]
-
-    async def _open(self) -> None:
-        host, port = self._address
-        self._server = await asyncio.get_running_loop().create_server(
-            self._accepted, host, port, ssl=self._client_tls, reuse_address=True, backlog=_BACKLOG
-        )
-        self._address = self._server.sockets[0].getsockname()[:2]
-
-    def _accepted(self) -> _End:
-        return TappedConnection(self._next_number(), self).client
-
-    def refuse(self) -> None:
-        """Refuse connections until the broker accepts them again."""
-        if self._server is None or self._closed:
-            return
-        self._server.close()
-        self._server = None
-        self._waits = asyncio.get_running_loop().create_task(self._until_accepted())
-
-    async def _until_accepted(self) -> None:
-        while not self._closed and not (await self._accepts() and await self._opens()):
-            await asyncio.sleep(RETRY_S)
-
-    async def _opens(self) -> bool:
-        with contextlib.suppress(OSError):  # another program has the port for a moment
-            await self._open()
-        return self._server is not None
-
-    async def _accepts(self) -> bool:
-        try:
-            async with asyncio.timeout(_CONNECT_WITHIN_S):
-                _, writer = await asyncio.open_connection(*self.target)
-        except (OSError, TimeoutError):
-            return False
-        writer.close()
-        return True
-
-    def remember(self, connection: TappedConnection) -> None:
-        self._connections.add(connection)
-
-    def forget(self, connection: TappedConnection) -> None:
-        self._connections.discard(connection)
-
-    def advance(self) -> None:
-        """Let all connections follow a change of the rules."""
-        for connection in tuple(self._connections):
-            connection.advance()
-
-    def close(self) -> None:
-        """Stop listening, and reset all connections."""
-        self._closed = True
-        if self._waits is not None:
-            self._waits.cancel()
-        if self._server is not None:
-            self._server.close()
-        for connection in tuple(self._connections):
-            connection.reset()

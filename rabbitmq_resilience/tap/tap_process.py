@@ -17,9 +17,9 @@ from typing import Any
 
 from rabbitmq_resilience.tap.amqp_methods import Side
 from rabbitmq_resilience.tap.copied_bytes import bytes_copy, remark_copy
-from rabbitmq_resilience.tap.forwarding import TapListener
 from rabbitmq_resilience.tap.method_rules import ActiveRule, MethodRule
 from rabbitmq_resilience.tap.run_certificates import RunAuthority, server_context
+from rabbitmq_resilience.tap.tap_listener import TapListener
 
 #: If this is not read by the recorder, the bytes of a connection are no longer copied. They are forwarded all the same.
 COPIES_BYTES_MAX = 256 << 20
