@@ -18,15 +18,25 @@ from rabbitmq_resilience.checkers.verdict import Finding, History, InvariantSpec
 
 @dataclass(frozen=True)
 class Deadline:
-    """When something is due. ``up_us``: since when all nodes were up after the last healing; if it is not known, for
-    the reason ``unknown``, that healing. What is there by ``sure_us`` is in time, and what is not there by ``due_us``,
-    which is then after the drain's begin, is late."""
+    """When something is due: ``within_us`` after ``up_us``, since when all nodes were up after the last healing. If
+    that is not known, for the reason ``unknown``, ``up_us`` is that healing."""
 
     healed_us: int
     up_us: float
-    sure_us: float
-    due_us: float
+    within_us: float
+    drain_us: float
     unknown: str = ""
+
+    @property
+    def sure_us(self) -> float:
+        """Return until when what is there is surely in time."""
+        return self.up_us + self.within_us
+
+    @property
+    def due_us(self) -> float:
+        """Return when what is not there is late: after the drain's begin, if it is not known since when nodes were
+        up."""
+        return self.drain_us + self.within_us if self.unknown else self.sure_us
 
     def since(self, t_us: float) -> str:
         """Return in words how long after the healing, and after the nodes came up, a moment is."""
@@ -68,9 +78,9 @@ class AfterHealing(InvariantSpec):
         until_us = drain_us if up_us is None else min(up_us + within_us, drain_us)
         unseen = gaps([t for t, _ in looks], (healed_us, until_us), longer_than_s=UNWATCHED_S_MAX)
         if up_us is not None and not unseen:
-            return Deadline(healed_us, up_us, up_us + within_us, up_us + within_us)
+            return Deadline(healed_us, up_us, within_us, drain_us)
         unknown = "the nodes were not observed for a while" if unseen else "a node was not up"
-        return Deadline(healed_us, healed_us, healed_us + within_us, drain_us + within_us, unknown)
+        return Deadline(healed_us, healed_us, within_us, drain_us, unknown)
 
     @abstractmethod
     def check_after(self, history: History, deadline: Deadline) -> Finding:

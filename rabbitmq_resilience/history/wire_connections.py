@@ -158,8 +158,8 @@ _FOLLOWED: Mapping[str, Callable[[ConnectionLife, WireEvent], None]] = {
 _LOST = "connection_lost"
 _ENDS = frozenset({"lost", "closed", "unreadable", "not_copied"})
 
-#: What a worker records when the same happens to its own connection. A tap says ``closed`` at the end of each, and
-#: ``lost`` when the broker has ended it, which a client may not notice.
+#: What a worker records when the same happens to its own connection. A tap says ``lost`` when one side has ended it,
+#: which the other may not notice, and ``closed`` at the end of each.
 _OF_WORKER = {name: name for name in ("connected", "blocked", "unblocked")} | {"lost": _LOST, "closed": _LOST}
 
 
