@@ -1,4 +1,4 @@
-"""Latencies beside PerfTest's: what is read of both sides is what was there."""
+"""Latencies of ours and of PerfTest: what is read of both sides is what was there."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def test_a_queue_that_stood_still_for_another_reason_is_not_that_defect(ratio: f
     expected = Expectation(broker="", verdict=INVALID, invariant="availability", trace="refuses_messages")
     numbers = {} if ratio is None else {"refused_ratio": ratio}
     broken = Judgement(INVALID, {"availability": Finding(INVALID, "", numbers)}, {})
-    assert meets(broken, expected, lambda: ["no log tells it"]) is comes
+    assert meets(broken, expected, lambda: ["no log has it"]) is comes
 
 
 def test_refused_messages_are_no_trace_of_a_loss(message: Messages) -> None:
