@@ -34,13 +34,12 @@ pytestmark = [pytest.mark.power, pytest.mark.slow]
 Play = Callable[[Scenario], Result]
 
 THREE = "three_nodes_three_zones"
+SMALL_LOGS = "three_nodes_small_logs"
 FIVE = "five_nodes_three_zones"
 EVERY_TYPE = pytest.mark.parametrize("queue_type", ["quorum", "classic", "mirrored"])
 
 #: A message of this size is stored apart from its queue's index (``queue_index_embed_msgs_below``, 4096 bytes).
 STORED_APART_BYTES = 8192
-#: The Raft log goes to segments as soon as it has this size, and a segment has this many entries.
-SMALL_LOG = {"raft.wal_max_size_bytes": 1_000_000, "raft.segment_max_entries": 256}
 #: What is in a queue when the power goes can be lost. So messages wait there until this long after the fault, as
 #: consumers take so long for each.
 HARDLY_READ_MS = 1000.0
@@ -88,6 +87,24 @@ MNESIA_NOT_FLUSHED = Expectation(
     "mnesia:sync_log/0; erlang/otp#3975).",
 )
 
+#: Entries of a quorum queue's log have checksums. A member or a node that finds one wrong stays away, until it is
+#: removed from the queue or the cluster, and added again.
+DAMAGE_IS_NOTICED: Mapping[Kind, Expectation] = {
+    file: Expectation(
+        broker=">=4.0",
+        verdict=Verdict.INVALID,
+        invariant="recovery",
+        intermittent=True,
+        queue_types=("quorum",),
+        log=trace,
+        documentation=f"{source}: entries are compared with their checksums when they are read.",
+    )
+    for file, trace, source in (
+        ("segment", "ra_log_segment_crc_check_failure", "rabbitmq/ra, ra_log_segment.erl, 2.14 to 3.1"),
+        ("write_ahead_log", "record failed CRC check during recovery", "rabbitmq/ra, ra_log_wal.erl, 2.14 to 3.1"),
+    )
+}
+
 
 def lost_power(node: str, **fields: Any) -> PowerCut:
     return PowerCut.model_validate(
@@ -102,7 +119,6 @@ def without_power(
     tick_s: int,
     *schedule: AnyFault,
     topology: str = THREE,
-    settings: Mapping[str, Any] | None = None,
     without: Sequence[str] = (),
     expect: Sequence[Expectation] = (),
     **fields: Any,
@@ -115,8 +131,6 @@ def without_power(
         **{"prefetch": 10, "ack_every": 1, "declare_every_s": 0.5, "variable_processing": [slowly], **fields},
     )
     shaped = shape(topology, tick_s)
-    if settings:
-        shaped = shaped.model_copy(update={"settings": dict(settings)})
     # The only copy of a classic queue is away with its node.
     alone = ["availability"] if queue_type == "classic" else []
     scenario = promising(
@@ -218,8 +232,8 @@ def test_every_node_loses_power_with_a_backlog(queue_type: str, net_ticktime_s: 
     """The messages of each queue span several segments."""
     cut = lost_power("all", at_s=20.0)
     title = "Every node loses power with a backlog"
-    settings = SMALL_LOG if queue_type == "quorum" else None
-    without_power(play, title, queue_type, net_ticktime_s, cut, settings=settings, without=["availability"])
+    topology = SMALL_LOGS if queue_type == "quorum" else THREE
+    without_power(play, title, queue_type, net_ticktime_s, cut, topology=topology, without=["availability"])
 
 
 @EVERY_TYPE
@@ -238,9 +252,12 @@ def test_log_of_a_leader_fails(net_ticktime_s: int, play: Play) -> None:
 def test_file_of_a_member_is_damaged(file: Kind, how: Any, net_ticktime_s: int, play: Play) -> None:
     """The others are up, and confirm more messages before the node starts again."""
     damage = DamageFile(at_s=15.0, for_s=3 * AWAY_S, node="leader:q1", file=file, how=how)
-    settings = SMALL_LOG if file == "segment" else None
+    topology = SMALL_LOGS if file == "segment" else THREE
     title = f"A {file.replace('_', ' ')} of a leader's node is damaged ({how.replace('_', ' ')})"
-    without_power(play, title, "quorum", net_ticktime_s, damage, settings=settings)
+    # A node that does not start cannot say what it knows.
+    without = ["metadata"] if (file, how) == ("write_ahead_log", "flip_bits") else []
+    known = [DAMAGE_IS_NOTICED[file]]
+    without_power(play, title, "quorum", net_ticktime_s, damage, topology=topology, without=without, expect=known)
 
 
 @pytest.mark.parametrize("file", ["message_store", "queue_index"])

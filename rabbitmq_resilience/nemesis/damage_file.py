@@ -44,8 +44,8 @@ class DamageFile(ProcessStep):
     file of the ``message_store`` or ``queue_index`` of classic ones.
 
     ``flip_bits``: in ``places`` bytes that the seed chooses, one bit each. ``cut_tail``: the last ``tail_bytes`` are
-    gone, or half of a file that is shorter than twice that. ``old_copy``: the files are copied; as soon as the one that
-    was written last has changed, the node is killed, and that file is replaced by its copy.
+    gone, or half of a file that is shorter than twice that. ``old_copy``: the files are copied; as soon as one of them
+    has changed, the node is killed, and that file is replaced by its copy.
 
     In a quorum queue nothing that was confirmed may be lost if a message that was sent after the kill is confirmed
     before the node starts again: then a majority without this node has all that came before. Otherwise, and in classic
@@ -92,12 +92,13 @@ class DamageFileInjection(ProcessInjection):
         copies = {node: self._copied(node) for node in self.nodes} if self.stated.how == "old_copy" else {}
         super().take_all()
         for node, folder in self.data.items():
-            file = newest(folder, self.stated.file)
+            file = newest(folder, self.stated.file) if node not in copies else newest_changed(folder, copies[node])
             if file is None:
-                raise ClusterError(f"{node} has no file of the kind {self.stated.file} ({PATTERNS[self.stated.file]})")
+                which = "of the kind" if node not in copies else "that was copied, has changed since and is of the kind"
+                raise ClusterError(f"{node} has no file {which} {self.stated.file} ({PATTERNS[self.stated.file]})")
             before, size_bytes = _digest(file), file.stat().st_size
             if self.stated.how == "old_copy":
-                self._put_back(node, file, copies[node])
+                shutil.copy(copies[node] / file.relative_to(folder), file)
             else:
                 file.write_bytes(damaged(file.read_bytes(), self.stated, self.chance))
             after = _digest(file)
@@ -114,7 +115,7 @@ class DamageFileInjection(ProcessInjection):
         return Proof.of_all(super().prove(timeout_s=timeout_s), damaged)
 
     def _copied(self, node: str) -> Path:
-        """Copy the files of the kind, and wait until the newest differs from its copy. Return the copies' folder."""
+        """Copy the files of the kind, and wait until one differs from its copy. Return the copies' folder."""
         folder = self.data[node]
         copies = folder.parent / "copies"
         shutil.rmtree(copies, ignore_errors=True)
@@ -122,23 +123,16 @@ class DamageFileInjection(ProcessInjection):
             copy = copies / file.relative_to(folder)
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(file, copy)
-
-        def changed() -> bool:
-            file = newest(folder, self.stated.file)
-            copy = None if file is None else copies / file.relative_to(folder)
-            return file is not None and copy is not None and copy.exists() and _digest(file) != _digest(copy)
-
         try:
-            wait_until(changed, timeout_s=CHANGED_WITHIN_S, poll_s=0.5, what=f"a {self.stated.file} to change")
+            wait_until(
+                lambda: newest_changed(folder, copies) is not None,
+                timeout_s=CHANGED_WITHIN_S,
+                poll_s=0.5,
+                what=f"a {self.stated.file} to change",
+            )
         except WaitTimeout as error:
             raise ClusterError(str(error)) from error
         return copies
-
-    def _put_back(self, node: str, file: Path, copies: Path) -> None:
-        copy = copies / file.relative_to(self.data[node])
-        if not copy.exists():
-            raise ClusterError(f"{file.relative_to(self.data[node])} of {node} is new: there is no old copy of it")
-        shutil.copy(copy, file)
 
 
 def files_of(folder: Path, kind: Kind) -> list[Path]:
@@ -157,6 +151,19 @@ def files_of(folder: Path, kind: Kind) -> list[Path]:
 def newest(folder: Path, kind: Kind) -> Path | None:
     """Return the file of that kind that was written last; None if there is none."""
     return next(reversed(files_of(folder, kind)), None)
+
+
+def newest_changed(folder: Path, copies: Path) -> Path | None:
+    """Return the file that was written last of those that differ from their copy; None if there is none."""
+    changed = []
+    for copy in filter(Path.is_file, copies.rglob("*")):
+        file = folder / copy.relative_to(copies)
+        try:
+            if _digest(file) != _digest(copy):
+                changed.append((file.stat().st_mtime_ns, file))
+        except FileNotFoundError:  # the broker has removed it
+            continue
+    return max(changed, default=(0, None))[1]
 
 
 def damaged(content: bytes, stated: DamageFile, chance: Random) -> bytes:

@@ -19,6 +19,7 @@ SIZES = {
     "three_nodes_two_zones": (2, 1),
     "three_nodes_two_balancers": (1, 1, 1),
     "three_nodes_far_zones": (1, 1, 1),
+    "three_nodes_small_logs": (1, 1, 1),
     "four_nodes_for_a_million": (2, 1, 1),
     "five_nodes_two_zones": (3, 2),
     "seven_nodes_two_zones": (4, 3),

@@ -11,7 +11,7 @@ import pytest
 
 from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.model.node_options import NodeOptions
-from rabbitmq_resilience.nemesis.damage_file import DamageFile, damaged, files_of, newest
+from rabbitmq_resilience.nemesis.damage_file import DamageFile, damaged, files_of, newest, newest_changed
 from rabbitmq_resilience.nemesis.preloading import still_wrong
 from tests.clock import waits_by_clock
 from tests.faults.written_steps import parsed, refused
@@ -98,6 +98,20 @@ def test_an_empty_file_is_not_chosen(tmp_path: Path) -> None:
     (empty,) = stored(tmp_path, "node/quorum/node/1.wal")
     empty.write_bytes(b"")
     assert newest(tmp_path, "write_ahead_log") is None
+
+
+def test_an_old_copy_replaces_a_file_that_was_written_again(tmp_path: Path) -> None:
+    """Neither one that is new, nor one that is as before or gone."""
+    names = ["u1/1.segment", "u1/2.segment", "u2/1.segment", "u3/1.segment"]
+    files, copies = stored(tmp_path / "data", *names), tmp_path / "copies"
+    stored(copies, *names)
+    assert newest_changed(tmp_path / "data", copies) is None
+    stored(tmp_path / "data", "u3/2.segment")
+    files[3].unlink()
+    for second, file in ((30, files[0]), (20, files[1])):
+        file.write_bytes(b"more")
+        os.utime(file, (second, second))
+    assert newest_changed(tmp_path / "data", copies) == files[0]
 
 
 def chance() -> random.Random:
