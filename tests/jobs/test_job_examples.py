@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -110,3 +113,23 @@ def test_the_image_has_all_that_the_wheel_is_made_of() -> None:
     copied = {word for line in text.splitlines() if line.startswith("COPY") for word in line.split()[1:-1]}
     assert {*wheel["packages"], *wheel["force-include"]} <= copied
     assert "USER 10001" in text
+
+
+def test_what_the_image_takes_is_there_under_that_name() -> None:
+    """No test builds the image, which takes an engine and a network."""
+    text = (EXAMPLES / "Containerfile").read_text(encoding="utf-8").replace("\\\n", "")
+    (program,) = re.findall(r"python -c\s+'([^']+)'", text)
+    tree = ast.parse(program)
+    modules = {
+        alias.name: importlib.import_module(f"{node.module}.{alias.name}")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    used = [
+        (node.value.id, node.attr)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    ]
+    assert len(used) == 2
+    assert all(hasattr(modules[name], attribute) for name, attribute in used)
