@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import ClassVar
+from uuid import uuid4
 
 from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.model.node_options import NodeOptions
@@ -37,7 +38,7 @@ Write = fun(Name, Flush) ->
 end,
 Kept = Write("flushed", fun file:sync/1),
 Write("unflushed", fun(_) -> ok end),
-Write("new", fun(_) -> ok end),
+Write({new}, fun(_) -> ok end),
 Kept."""
 
 
@@ -103,6 +104,8 @@ class Canaries:
     cluster: BrokerTools
     node: str
     disk: PreloadedDisk
+    #: An earlier step's new file may have been written back since.
+    new: str = field(default_factory=lambda: f"new-{uuid4().hex}")
 
     @property
     def folder(self) -> Path:
@@ -114,7 +117,7 @@ class Canaries:
         self.folder.mkdir(exist_ok=True)
         for name in ("flushed", "unflushed"):  # this process has no preloaded library, so they count as flushed
             (self.folder / name).write_text(_BEFORE)
-        expression = _WRITE.format(folder=_erlang(str(self.folder)), text=_erlang(_AFTER))
+        expression = _WRITE.format(folder=_erlang(str(self.folder)), new=_erlang(self.new), text=_erlang(_AFTER))
         said = self.cluster.run_tool(self.node, "rabbitmqctl", "eval", expression, timeout_s=_WRITTEN_WITHIN_S)
         times = re.fullmatch(r"\{(\d+),\s*(\d+)\}", said.strip())
         if times is None:
@@ -123,8 +126,9 @@ class Canaries:
         return Took(write_us / 1000, flush_us / 1000)
 
     def survivors(self) -> Mapping[str, bool]:
-        """Return {name: whether it has what ``write`` wrote}."""
-        files = {name: self.folder / name for name in ("flushed", "unflushed", "new")}
+        """Return {kind: whether it has what ``write`` wrote}."""
+        names = {"flushed": "flushed", "unflushed": "unflushed", "new": self.new}
+        files = {kind: self.folder / name for kind, name in names.items()}
         return {name: file.exists() and file.read_text() == _AFTER for name, file in files.items()}
 
 

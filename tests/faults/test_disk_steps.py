@@ -12,7 +12,8 @@ import pytest
 from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.model.node_options import NodeOptions
 from rabbitmq_resilience.nemesis.damage_file import DamageFile, damaged, files_of, newest, newest_changed
-from rabbitmq_resilience.nemesis.preloading import still_wrong
+from rabbitmq_resilience.nemesis.preloading import Canaries, Took, still_wrong
+from rabbitmq_resilience.nemesis.slow_disk import SlowDiskInjection
 from tests.clock import waits_by_clock
 from tests.faults.written_steps import parsed, refused
 from tests.messages import Messages
@@ -135,6 +136,30 @@ def test_bits_flip_in_as_many_places_as_are_stated() -> None:
 def test_a_tail_is_cut_off_and_at_most_half(size: int, left: int) -> None:
     before = bytes(size)
     assert damaged(before, step_of(how="cut_tail"), chance()) == before[:left]
+
+
+@pytest.mark.parametrize(
+    ("before_ms", "took_ms", "slow", "healed"),
+    [
+        ((0.1, 2.0), (20.5, 1003.0), True, False),
+        ((0.1, 30.0), (0.1, 31.0), False, True),
+        ((0.1, 2.0), (0.1, 1500.0), False, False),
+        ((0.1, 1200.0), (0.1, 1250.0), False, True),
+    ],
+    ids=["both", "neither", "one of them", "as slow by itself"],
+)
+def test_a_disk_is_slow_if_it_takes_longer_than_before(
+    before_ms: tuple[float, float], took_ms: tuple[float, float], slow: bool, healed: bool
+) -> None:
+    step = SlowDiskInjection((), {}, write_ms=20, flush_ms=1000)
+    delayed = [*step.delayed(Took(*before_ms), Took(*took_ms))]
+    assert (all(delayed), not any(delayed)) == (slow, healed)
+
+
+def test_each_step_writes_a_new_file_of_its_own() -> None:
+    """That of an earlier step may have been written back since."""
+    anything: Any = None
+    assert Canaries(anything, "a1", anything).new != Canaries(anything, "a1", anything).new
 
 
 def test_all_canaries_are_looked_at_until_each_fits(monkeypatch: pytest.MonkeyPatch) -> None:

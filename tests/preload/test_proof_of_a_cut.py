@@ -59,7 +59,7 @@ def proof_of(disk: Disk, *, removed: tuple[str, ...] = ()) -> Proof:
     own = PreloadedDisk("a1", disk.root, disk.state, disk.built.library, disk.built.control, log)
     parts: Any = (cluster, unused, unused)
     context = FaultContext(*parts)
-    canaries = {"a1": Canaries(context.cluster, "a1", own)}
+    canaries = {"a1": Canaries(context.cluster, "a1", own, new="new")}
     stated = PowerCut(at_s=0, for_s=1, node="a1")
     cut = PowerCutInjection(context, ("a1",), cluster.kill, cluster.kill, "gone", canaries, stated, None)
     cut.inject()
