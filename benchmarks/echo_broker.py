@@ -12,7 +12,7 @@ import selectors
 import socket
 import struct
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from multiprocessing.connection import Connection as Pipe
@@ -194,12 +194,18 @@ def _hear(echo: Echo, selector: selectors.BaseSelector, client: Client) -> None:
     client.peer.close()
 
 
-@contextmanager
-def echoing() -> Iterator[int]:
+def echoing() -> AbstractContextManager[int]:
     """Run the echo in a process of its own, and yield its port."""
+    return serving(_serve)
+
+
+@contextmanager
+def serving(serve: Callable[..., None], *args: Any) -> Iterator[int]:
+    """Run a server in a process of its own, and yield its port, which it sends to the pipe that is its first
+    argument."""
     context = get_context("spawn")
     ours, its = context.Pipe(duplex=False)
-    process = context.Process(target=_serve, args=(its,), daemon=True)
+    process = context.Process(target=serve, args=(its, *args), daemon=True)
     process.start()
     its.close()  # so that an early end of the process is noticed
     try:
