@@ -3,7 +3,11 @@
 A quorum queue keeps a confirmed message as long as a majority of its members has it (RabbitMQ, "Quorum Queues"). If a
 message that was sent after the damaged node had ended is confirmed before that node starts again, a majority of the
 members without it has this message. By Raft's log matching, they have all that came before, so nothing may be lost.
-Otherwise the damaged member may have been needed. A classic queue has no other copy.
+Otherwise the damaged member may have been needed. This does not hold if another member was damaged earlier, as its log
+lists messages that it may no longer have, nor if confirms were not awaited. In a mirrored queue such a message shows
+that another mirror leads, from which the node takes all messages when it is back. A classic queue has no other copy.
+
+Only messages that were sent before the node was up again can be lost.
 """
 
 from __future__ import annotations
@@ -20,31 +24,37 @@ from rabbitmq_resilience.checkers.verdict import History
 from rabbitmq_resilience.history.history import Outcome
 
 
-def lost_with_files(history: History, queue: Array, shards: Shards) -> Iterator[tuple[str, npt.NDArray[np.bool_]]]:
+def lost_with_files(
+    history: History, queue: Array, sent_us: Array, shards: Shards
+) -> Iterator[tuple[str, npt.NDArray[np.bool_]]]:
     """Yield for each step that damaged files the reason, and which of the lost messages it may have lost.
 
     ``queue`` has the index of each lost message's queue.
     """
     facts = history.facts
-    for step in facts.steps:
-        if not (step.injected and step.damaged):
-            continue
+    steps = sorted((s for s in facts.steps if s.injected and s.damaged), key=lambda step: step.possible_us[0])
+    for number, step in enumerate(steps):
+        earlier = frozenset().union(*(before.damaged for before in steps[:number])) - step.damaged
         exposed = [
             index
             for index, one in enumerate(facts.queues)
-            if one.holders & step.damaged and not (one.kind == "quorum" and _has_majority(history, index, step))
+            if one.holders & step.damaged
+            and not (one.kind != "classic" and not one.holders & earlier and _goes_on(history, index, step))
         ]
         mine = np.isin(queue, sorted({shard for index in exposed for shard in shards.group_of(index)} | {*exposed}))
+        mine &= sent_us < max(facts.first_up_us(node, after_us=step.possible_us[1]) for node in step.damaged)
         if mine.any():
-            nodes = ", ".join(sorted(step.damaged))
+            nodes, was = ", ".join(sorted(step.damaged)), "was" if "injected" in step.states else "may have been"
             yield (
-                f"a stored file of {nodes} was damaged, and no majority without it is known to have the messages",
+                f"a stored file of {nodes} {was} damaged, and no majority without it is known to have the messages",
                 mine,
             )
 
 
-def _has_majority(history: History, queue: int, step: ObservedFault) -> bool:
+def _goes_on(history: History, queue: int, step: ObservedFault) -> bool:
     """Return whether a message was sent to the queue and confirmed while the damaged nodes were surely away."""
+    if not history.facts.heeds_confirms:
+        return False
     start_us, end_us = step.sure_us
     for of_queue, sent_us, outcome_us, outcome in pieces(
         history.publishes(), "queue", "sent_us", "outcome_us", "outcome"

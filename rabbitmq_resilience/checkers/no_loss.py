@@ -43,7 +43,7 @@ class NoLoss(InvariantSpec):
     that arrives as a dead letter, and not from its queue, is not lost. Queues may drop messages while dead letters come
     at most once and brokers were disturbed; these are counted apart. So are losses after a stored file was damaged, if
     no majority without that file is known to have had the message. If no message was received after a fault had begun,
-    nothing is known of that fault's effect, and the verdict is UNKNOWN.
+    and none is lost, nothing is known of that fault's effect, and the verdict is UNKNOWN.
 
     Reported, and legal: recovered (outcome unknown, yet received), nacked yet received, returned, and duplicates, split
     by whether the broker marked them as redelivered.
@@ -116,7 +116,7 @@ def _permitted(history: History, ledger: Ledger, *, splits_may: bool) -> tuple[C
     others = [
         *lost_as_letters(history, lost.publisher, lost.lane, lost.sequence),
         *gone_with_owners(history, lost.publisher, lost.sequence, lost.queue, lost.sent_us),
-        *lost_with_files(history, lost.queue, ledger.shards),
+        *lost_with_files(history, lost.queue, lost.sent_us, ledger.shards),
     ]
     for reason, mine in others:
         excused |= mine

@@ -48,8 +48,9 @@ class DamageFile(ProcessStep):
     has changed, the node is killed, and that file is replaced by its copy.
 
     In a quorum queue nothing that was confirmed may be lost if a message that was sent after the kill is confirmed
-    before the node starts again: then a majority without this node has all that came before. Otherwise, and in classic
-    queues, losses are reported and permitted.
+    before the node starts again: then a majority without this node has all that came before, unless a file of another
+    member was damaged earlier. Otherwise, and in classic queues, losses of messages that were sent before the node was
+    up again are reported and permitted.
     """
 
     fault: Literal["damage_file"] = "damage_file"

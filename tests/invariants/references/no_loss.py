@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import dataclass, replace
 
@@ -150,9 +151,12 @@ def came(case: Case, message: Message) -> bool:
 
 
 def may_be_lost(case: Case, message: Message) -> bool:
-    """Whether a file of the message's queue was damaged, and no majority without it is known to have the message."""
-    for step in case.steps:
-        if step.name == DAMAGE and not step.skipped and step.node in case.members:
+    """Whether a file of the message's queue was damaged after it was sent, and no majority of whole copies is known to
+    have the message."""
+    damages = [step for step in case.steps if step.name == DAMAGE and not step.skipped and step.node in case.members]
+    for step in damages:
+        if message.sent_s < back_s(case, step):
+            others = [one for one in damages if one.start_s < step.start_s and one.node != step.node]
             later = [
                 m
                 for m in case.messages
@@ -161,9 +165,17 @@ def may_be_lost(case: Case, message: Message) -> bool:
                 and step.start_s <= m.sent_s
                 and m.sent_s + CONFIRMED_AFTER_S < step.end_s
             ]
-            if case.kind == "classic" or not later:
+            if case.kind == "classic" or others or not later:
                 return True
     return False
+
+
+def back_s(case: Case, step: Step) -> float:
+    """When the step's node was first seen up after the step had ended."""
+    at_s = math.ceil(step.end_s * 2) / 2
+    while any(one.node == step.node and one.from_s <= at_s < one.to_s for one in case.aways):
+        at_s += 0.5
+    return at_s
 
 
 def was_attempted(case: Case, receipt: Receipt) -> bool:
