@@ -92,22 +92,35 @@ class FaultTimeline:
     def absences_by(self, step: ObservedFault, node: str) -> list[Period]:
         """Return when the step may have taken ``node`` away.
 
-        A step that takes its nodes away in turns did so only if that was seen, or if the node was not observed. If a
-        node is up again before the step begins to heal, as after another step has started it, only the healing may
-        still act on it.
+        A step that takes its nodes away in turns did so only if that was seen, or if the node was not observed. Nodes
+        that may serve all the same may be away at any time in it. If any other node is up again before the step begins
+        to heal, as after another step has started it, only the healing may still act on it.
         """
         if node not in step.down or not step.injected:
             return []
         if step.effect.intermittent:
             return self._seen_away(step, node)
         start_us, end_us = self._absence(step, node)
+        if step.effect.nodes_may_serve:
+            return [(start_us, end_us)]
         _, up_us = self._up_within(step, node)
         return [(start_us, end_us)] if up_us is None else [(start_us, up_us), (step.sure_us[1], end_us)]
 
     def _surely_away(self, step: ObservedFault, node: str) -> Period:
-        """Return when the step surely kept ``node`` away."""
+        """Return when the step surely kept ``node`` away: if nodes may serve all the same, between sightings of it
+        down."""
+        if step.effect.nodes_may_serve:
+            return self._seen_down(step, node)
         away_us, up_us = self._up_within(step, node)
         return step.sure_us if up_us is None else (step.sure_us[0], away_us)
+
+    def _seen_down(self, step: ObservedFault, node: str) -> Period:
+        """Return the time from the first to the last sighting of ``node`` down, before it was seen otherwise, while the
+        step surely acted."""
+        looks = [(t_us, states[node]) for t_us, states in self.facts.sightings(*step.sure_us) if node in states]
+        from_first = itertools.dropwhile(lambda look: look[1] != "down", looks)
+        down_us = [t_us for t_us, _ in itertools.takewhile(lambda look: look[1] == "down", from_first)]
+        return (down_us[0], down_us[-1]) if down_us else (step.sure_us[0], step.sure_us[0])
 
     def _up_within(self, step: ObservedFault, node: str) -> tuple[float, float | None]:
         """Return the last sighting of ``node`` away before it was seen up again, and that next sighting, if both are
@@ -172,7 +185,9 @@ class FaultTimeline:
 
         What another step does to the node as it wakes up does not count.
         """
-        if not step.injected or "suspended" not in self.seen(node, self._absence(step, node)):
+        if step.effect.nodes_may_serve or not step.injected:
+            return False
+        if "suspended" not in self.seen(node, self._absence(step, node)):
             return False
         return "down" not in self.seen(node, (step.possible_us[0], step.sure_us[1] - 1))
 

@@ -38,6 +38,8 @@ class Effect:
     nodes_damaged: tuple[str, ...] = ()
     #: All stable feature flags are enabled in the end.
     feature_flags: bool = False
+    #: The nodes that are down may serve all the same, for a while or all the time.
+    nodes_may_serve: bool = False
 
     def as_fields(self) -> dict[str, Any]:
         """Return the effect as the fields of an event."""
@@ -52,7 +54,7 @@ class Effect:
 
 
 #: Fields that events have only if they are not empty: records had no such field once.
-_LEFT_OUT_IF_EMPTY = frozenset({"becomes", "nodes_damaged", "feature_flags"})
+_LEFT_OUT_IF_EMPTY = frozenset({"becomes", "nodes_damaged", "feature_flags", "nodes_may_serve"})
 
 #: How to read a recorded value, by the type of the field's default.
 _READ: Mapping[type, Callable[[Any], Any]] = {

@@ -8,6 +8,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
+from rabbitmq_resilience.history.events import Effect
 from rabbitmq_resilience.nemesis.fault import FaultContext, Proof, left_over, on_each
 from rabbitmq_resilience.nemesis.preloading import Canaries, PreloadedFault, canaries_of, still_wrong
 from rabbitmq_resilience.nemesis.processes import ProcessInjection, ProcessStep
@@ -49,6 +50,11 @@ class DiskErrorsInjection(ProcessInjection):
     stated: DiskErrors
     canaries: Mapping[str, Canaries]
     _before: dict[str, int] = field(default_factory=dict, init=False)
+
+    @property
+    def effect(self) -> Effect:
+        """Return the nodes as down, or not: a broker may die of the errors, stand still, or go on."""
+        return Effect(nodes_down=self.nodes, nodes_may_serve=True)
 
     def take_all(self) -> None:
         for node, canaries in self.canaries.items():

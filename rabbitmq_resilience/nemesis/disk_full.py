@@ -62,7 +62,7 @@ class DiskFullInjection:
     @property
     def effect(self) -> Effect:
         """Return the nodes as down and alarmed: a node may die, and blocks all publishers while it lives."""
-        return Effect(nodes_down=self.nodes, nodes_alarmed=self.nodes, alarm="disk")
+        return Effect(nodes_down=self.nodes, nodes_may_serve=True, nodes_alarmed=self.nodes, alarm="disk")
 
     def inject(self) -> None:
         with ThreadPoolExecutor(max_workers=len(self.nodes)) as pool:

@@ -74,8 +74,10 @@ class LimitInjection:
 
     @property
     def effect(self) -> Effect:
-        """Return the nodes as starved only, as none is surely away."""
-        return Effect(nodes_starved=self.nodes)
+        """Return the nodes as starved; if their memory is limited, one may end, too."""
+        if self.memory_bytes is None:
+            return Effect(nodes_starved=self.nodes)
+        return Effect(nodes_starved=self.nodes, nodes_down=self.nodes, nodes_may_serve=True)
 
     def inject(self) -> None:
         limits = offered(self.context.cluster, ResourceLimits)

@@ -191,7 +191,8 @@ def _detail(changes: Sequence[tuple[float, FaultEvent]], states: Sequence[str]) 
 
 def _effect_text(effect: Effect) -> str:
     links = ((effect.links_cut, "cut"), (effect.links_slow, "slow"))
-    fates = ((effect.nodes_down, "down"), (effect.nodes_starved, "starved"))
+    down = "perhaps down" if effect.nodes_may_serve else "down"
+    fates = ((effect.nodes_down, down), (effect.nodes_starved, "starved"))
     nodes = [f"{' '.join(names)} {word}" for names, word in fates if names]
     return ", ".join([*nodes, *(f"{_group_name(sorted(pairs))} {word}" for pairs, word in links if pairs)])
 

@@ -34,6 +34,11 @@ def test_limited_and_stressed_nodes_are_starved() -> None:
         assert injection.effect == Effect(nodes_starved=("b1",))
 
 
+def test_a_node_whose_memory_is_limited_may_end() -> None:
+    effect = LimitInjection(NOBODY, ("b1",), cpus=None, memory_bytes=1).effect
+    assert effect == Effect(nodes_starved=("b1",), nodes_down=("b1",), nodes_may_serve=True)
+
+
 def test_it_is_read_back_as_it_was_written() -> None:
     effect = Effect(links_slow=LINKS, slow_s=3.5, nodes_starved=("b1",))
     assert Effect.of_fields(effect.as_fields()) == effect
@@ -54,6 +59,7 @@ WHOLE = Effect(
     operation=True,
     becomes="4.0.5",
     nodes_damaged=("b1",),
+    nodes_may_serve=True,
     feature_flags=True,
 )
 
@@ -63,13 +69,13 @@ def test_every_field_is_written_in_its_order_and_read_again() -> None:
     assert json.dumps(WHOLE.as_fields()) == (
         '{"nodes_down": ["a1"], "links_cut": [["a1", "publisher:0"], ["b1", "a1"]], "links_slow": [["a1", "b1"]], '
         '"slow_s": 0.5, "nodes_starved": ["b1"], "sudden": true, "intermittent": true, "nodes_alarmed": ["c1"], '
-        '"alarm": "disk", "operation": true, "becomes": "4.0.5", "nodes_damaged": ["b1"], "feature_flags": true}'
+        '"alarm": "disk", "operation": true, "becomes": "4.0.5", "nodes_damaged": ["b1"], "feature_flags": true, '
+        '"nodes_may_serve": true}'
     )
     assert Effect.of_fields(json.loads(json.dumps(WHOLE.as_fields()))) == WHOLE
 
 
 def test_an_empty_one_has_all_fields_but_the_youngest() -> None:
-    assert [*Effect().as_fields()] == [
-        field.name for field in fields(Effect) if field.name not in ("becomes", "nodes_damaged", "feature_flags")
-    ]
+    youngest = ("becomes", "nodes_damaged", "feature_flags", "nodes_may_serve")
+    assert [*Effect().as_fields()] == [field.name for field in fields(Effect) if field.name not in youngest]
     assert Effect.of_fields({}) == Effect()

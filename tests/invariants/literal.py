@@ -117,6 +117,7 @@ def fault(
     becomes: str = "",
     damaged: Sequence[str] = (),
     feature_flags: bool = False,
+    may_serve: bool = False,
     states: Sequence[str] = ("injecting", "injected", "proven", "healing", "healed", "heal_proven"),
 ) -> list[Event]:
     """A step that acts from ``start_s`` to ``end_s``; ``states`` are those that it reached."""
@@ -137,6 +138,8 @@ def fault(
         effect["nodes_damaged"] = list(damaged)
     if feature_flags:
         effect["feature_flags"] = True
+    if may_serve:
+        effect["nodes_may_serve"] = True
     if alarm:
         effect |= {"alarm": alarm, "nodes_alarmed": list(alarmed)}
     ends = ("healing", "healed", "heal_proven", "heal_unproven")

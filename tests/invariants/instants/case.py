@@ -32,6 +32,8 @@ class Act:
     slow_ticks: int = 0
     #: Nodes without enough CPU or memory.
     starved: Nodes = frozenset()
+    #: The nodes that are down may serve all the same, for a while or all the time.
+    serves: bool = False
 
     def surely(self, tick: int) -> bool:
         return self.injected <= tick < self.healing and not self.intermittent

@@ -43,6 +43,7 @@ def step(number: int, act: Act) -> list[object]:
             starved=sorted(act.starved),
             sudden=act.sudden,
             intermittent=act.intermittent,
+            may_serve=act.serves,
             states=(state,),
         )
     ]

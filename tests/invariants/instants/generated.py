@@ -12,7 +12,7 @@ from tests.invariants.instants.played import Cluster
 ALL = ("a1", "b1", "c1", "a2", "b2")
 MODES = ("pause_minority", "pause_minority", "autoheal", "ignore", "pause_if_all_down")
 PLANTS = (*[""] * 7, "lose", "vain", "awake", "asleep", "swap", "declare", "early", "idle")
-WHATS = (*["sides"] * 5, "pair", "pair", "kill", "kill", "suspend", "suspend", "flapping", "slow", "starve")
+WHATS = (*["sides"] * 5, "pair", "pair", "kill", "kill", "suspend", "suspend", "flapping", "slow", "starve", "ail")
 #: Ticks until nothing follows any more from what was healed last.
 SETTLED = 75
 
@@ -57,6 +57,8 @@ def _act(source: random.Random, nodes: tuple[str, ...]) -> tuple[Act, bool]:
     what = source.choice(WHATS)
     if what in ("kill", "suspend"):
         return Act(*times, down=_some(source, nodes, len(nodes))), what == "suspend"
+    if what == "ail":
+        return Act(*times, down=_some(source, nodes, len(nodes)), serves=True), False
     if what == "starve":
         return Act(*times, starved=_some(source, nodes, 2)), False
     pairs = [frozenset(pair) for pair in itertools.combinations(nodes, 2)]
@@ -79,6 +81,8 @@ def _some(source: random.Random, nodes: tuple[str, ...], at_most: int) -> Nodes:
 def _actual(act: Act, rng: random.Random) -> frozenset[int]:
     """In which ticks it really acts: from within its injection to within its healing."""
     ticks = range(rng.randint(act.injecting, act.injected), rng.randint(act.healing, act.healed))
+    if act.serves:  # it dies in the middle, or not at all
+        return frozenset(range(rng.choice([*ticks, ticks.stop]) if rng.random() < 0.7 else ticks.stop, ticks.stop))
     if not act.intermittent:
         return frozenset(ticks)
     on, period = rng.randint(1, 8), rng.randint(9, 16)

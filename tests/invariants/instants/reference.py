@@ -102,7 +102,18 @@ class Reference:
         return self._absent[node][tick]
 
     def surely_away(self, node: str, tick: int) -> bool:
-        return any(node in act.down and act.surely(tick) for act in self.case.acts)
+        return any(self.surely_absent(act, node, tick) for act in self.case.acts)
+
+    def surely_absent(self, act: Act, node: str, tick: int) -> bool:
+        """Whoever may serve all the same is surely away between two looks that saw it down, and none up before."""
+        if node not in act.down or not act.surely(tick):
+            return False
+        if not act.serves:
+            return True
+        seen = [(t, s[node]) for t, s in sorted(self.case.looks.items()) if act.injected <= t <= act.healing]
+        first = next((t for t, state in seen if state == "down"), self.case.ticks)
+        until = next((t for t, state in seen if t > first and state != "down"), self.case.ticks)
+        return first <= tick and any(tick < t < until for t, _ in seen)
 
     def _lost_surely(self, node: str, peer: str, tick: int) -> bool:
         cut = any(frozenset((node, peer)) in act.cut and act.surely(tick) for act in self.case.acts)
@@ -132,6 +143,8 @@ class Reference:
         return tuple(found)
 
     def stood_still(self, act: Act, node: str) -> bool:
+        if act.serves:
+            return False
         until = self.first_up(node, act.healed)
         seen = {t: s[node] for t, s in self.case.looks.items() if act.injecting <= t <= until}
         return "suspended" in seen.values() and not any(s == "down" for t, s in seen.items() if t < act.healing)
@@ -141,7 +154,7 @@ class Reference:
         known = [act.cut for act in acts if act.surely(tick)]
         open_ = [act.cut for act in acts if act.possibly(tick) and not act.surely(tick)]
         ups = [
-            frozenset(n for n in self.nodes if not any(n in act.down and act.surely(tick) for act in acts)),
+            frozenset(n for n in self.nodes if not any(self.surely_absent(act, n, tick) for act in acts)),
             frozenset(n for n in self.nodes if not any(self.absent(act, n, tick) for act in acts)),
         ]
         found = set()
