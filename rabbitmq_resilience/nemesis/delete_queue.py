@@ -8,9 +8,11 @@ from typing import Any, ClassVar, Literal
 
 from rabbitmq_resilience.history.events import Effect
 from rabbitmq_resilience.model.errors import ClusterError
+from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis.fault import FaultContext, Proof, left_over, serving_node
 from rabbitmq_resilience.nemesis.on_queue import QueueStep
 from rabbitmq_resilience.nemesis.targets import Resolver
+from rabbitmq_resilience.workload.workload_base import WorkloadBase
 
 THERE_AGAIN_WITHIN_S = 20.0
 
@@ -19,6 +21,10 @@ class DeleteQueue(QueueStep):
     """``queue`` is deleted with its messages. Healing declares it again with the same properties."""
 
     fault: Literal["delete_queue"] = "delete_queue"
+
+    def problems(self, topology: Topology, workload: WorkloadBase) -> Mapping[str, str]:  # noqa: ARG002 - one form for all
+        text = workload.deleting_problem(self.queue)
+        return {"queue": text} if text else {}
 
     def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> DeleteInjection:  # noqa: ARG002 - one form for all
         return DeleteInjection(context, self.queue, serving_node(context))

@@ -67,6 +67,8 @@ class LoseDiskInjection(ProcessInjection):
         )  # other nodes must not forget a node with data
         serving = [node for node in self._others if cluster.state(node) == "up"] if blank else []
         failed: list[str] = []
+        if blank and self._others and not serving:
+            failed.append(f"no other node serves, so that none could forget {', '.join(self.nodes)} before the start")
         for node in self.nodes if serving else ():
             self._try(failed, serving[0], "rabbitmqctl", "forget_cluster_node", node)
         super().heal()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -13,7 +14,7 @@ from pydantic import Field, model_validator
 from rabbitmq_resilience.history.events import Effect
 from rabbitmq_resilience.model.stressors import Stressors
 from rabbitmq_resilience.model.topology import Topology
-from rabbitmq_resilience.nemesis.fault import FaultContext, Proof, left_over
+from rabbitmq_resilience.nemesis.fault import FaultContext, Proof, left_over, on_each
 from rabbitmq_resilience.nemesis.footprint import Footprint
 from rabbitmq_resilience.nemesis.offered import offered
 from rabbitmq_resilience.nemesis.scheduled_fault import ScheduledFault
@@ -68,6 +69,7 @@ class StressInjection:
     stressors: Stressors
     for_s: float
     _stressed: dict[str, Stressed] = field(default_factory=dict, init=False)
+    _began_s: float = field(default=0.0, init=False)
 
     @property
     def effect(self) -> Effect:
@@ -76,6 +78,7 @@ class StressInjection:
 
     def inject(self) -> None:
         stressing = offered(self.context.cluster, Stressing)
+        self._began_s = time.monotonic()
 
         def begin(node: str) -> None:
             self._stressed[node] = stressing.stress(node, self.stressors, for_s=self.for_s)
@@ -84,9 +87,16 @@ class StressInjection:
             list(pool.map(begin, self.nodes))
 
     def heal(self) -> None:
+        """End stress-ng, and start the nodes that the kernel has ended meanwhile."""
         with ExitStack() as stack:
             for stressed in self._stressed.values():
                 stack.callback(stressed.close)
+        on_each([node for node in self._stressed if self._has_ended(node)], self.context.cluster.start)
+
+    def _has_ended(self, node: str) -> bool:
+        """Return whether a node is gone, and no other step has taken it."""
+        others = self.context.at_work.took(node, other_than=self.context.step, since_s=self._began_s)
+        return self.context.cluster.process(node) == "gone" and not others
 
     def prove(self, *, timeout_s: float) -> Proof:
         """Return a proof that stress-ng uses what it was asked to use, as the engine counts for its container."""

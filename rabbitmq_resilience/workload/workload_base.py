@@ -81,3 +81,7 @@ class WorkloadBase(Spec):
     def emptying_problem(self, queue: str) -> str:
         """Return why no fault may take the messages of a queue; '' if it may."""
         return self.queue_problem(queue)
+
+    def deleting_problem(self, queue: str) -> str:
+        """Return why no fault may delete a queue and declare it again; '' if it may."""
+        return self.emptying_problem(queue)

@@ -116,6 +116,11 @@ class WorkloadFields(BackgroundPart, ConsumerPart, PublisherPart, QueuePart, Wor
             return f"{text}; take a queue that publishers publish to"
         return self.queue_problem(queue)
 
+    def deleting_problem(self, queue: str) -> str:
+        if self.routing is not None:
+            return f"{queue} would be declared again without its bindings (routing); take purge_queue"
+        return self.emptying_problem(queue)
+
     @property
     def owned(self) -> bool:
         """Return whether the one consumer of each queue declares it when it connects."""

@@ -52,6 +52,18 @@ def test_two_alarms_of_one_resource_at_a_time_are_refused(message: Messages) -> 
     fault_file.parse(yaml.safe_dump(scheduled(memory, disk, {**memory, "at_s": 6})))
 
 
+def test_a_queue_that_messages_are_routed_to_is_not_deleted(message: Messages) -> None:
+    """It would be declared again without its bindings."""
+    routing = {
+        "exchanges": [{"name": "orders", "type": "fanout"}],
+        "bindings": [{"exchange": "orders", "queues": "all"}],
+        "publish": [{"exchange": "orders"}],
+    }
+    load = {"queue_type": "quorum", "queues": 2, "publishers": 1, "consumers": 1, "rate_per_s": 50, "routing": routing}
+    step = {"at_s": 1, "for_s": 2, "fault": "delete_queue", "queue": "q1"}
+    message(refused({**scheduled(step), "workload": load}))
+
+
 def test_an_expectation_demands_a_regular_expression(message: Messages) -> None:
     expect = [{"broker": "", "verdict": "INVALID", "invariant": "no_loss", "log": "("}]
     message(refused({**SANE, "expect": expect}))

@@ -247,8 +247,11 @@ class ToxiproxyLinks:
                 new = replace(self._sides[place], **fields)
                 if new != self._sides[place]:
                     changed[place] = new
+            before = {place: self._toxic(*place) for place in changed}
             self._sides.update(changed)
-            self._call([Call.update_toxic(self._name(proxy), self._toxic(proxy, s)) for proxy, s in changed])
+            # An update lets the data through that a cut holds back, even if it changes nothing.
+            updates = [(proxy, toxic) for proxy, s in changed if (toxic := self._toxic(proxy, s)) != before[proxy, s]]
+            self._call([Call.update_toxic(self._name(proxy), toxic) for proxy, toxic in updates])
 
     def _places(self, links: Collection[Link]) -> Iterator[tuple[Link, Stream]]:
         for link in links:
