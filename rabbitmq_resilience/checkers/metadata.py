@@ -20,6 +20,7 @@ from rabbitmq_resilience.checkers.facts import Facts
 from rabbitmq_resilience.checkers.fault_timeline import truth_of
 from rabbitmq_resilience.checkers.loss_explanations import most_explained
 from rabbitmq_resilience.checkers.observed_faults import NEVER_US
+from rabbitmq_resilience.checkers.power_losses import forgotten_without_power_cut
 from rabbitmq_resilience.checkers.splits import splits
 from rabbitmq_resilience.checkers.times import Period, periods
 from rabbitmq_resilience.checkers.units import counted
@@ -265,6 +266,9 @@ def _finding(
         f"{fate}{'_permitted' * may}": len(fates[fate, may]) for fate in _BROKEN for may in (False, True)
     }
     counts["created_in_a_minority"] = len(impossible)
+    counts |= forgotten_without_power_cut(
+        facts, differing=len(fates["differing", False]), forgotten_us=[d.asked_us for d in lost]
+    )
     counts["lost_through"] = " ".join(sorted({d.node for d in lost}))
     coverage = Coverage(0 if silent else len(declared) - len(excused), len(declared), "items")
     return Finding(

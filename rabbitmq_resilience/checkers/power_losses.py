@@ -1,16 +1,18 @@
-"""Count lost messages that no power cut explains, so that a loss by design hides no other one."""
+"""Count lost messages and declarations that no power cut explains, so that a loss by design hides no other one."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from rabbitmq_resilience.checkers.columns import Array
+from rabbitmq_resilience.checkers.facts import Facts
 from rabbitmq_resilience.checkers.fan_out import Shards
+from rabbitmq_resilience.checkers.observed_faults import ObservedFault
 from rabbitmq_resilience.checkers.verdict import History
 
-#: The number of no_loss that is there if messages were lost in a run with a power cut.
+#: The number of no_loss, and of metadata, that is there if anything was lost in a run with a power cut.
 WITHOUT_POWER_CUT = "lost_without_power_cut"
 
 
@@ -21,10 +23,26 @@ def lost_without_power_cut(history: History, queue: Array, sent_us: Array, shard
     nodes, to queues that one of these nodes holds.
     """
     facts = history.facts
-    cuts = [step for step in facts.steps if step.fault == "power_cut" and step.injected]
+    cuts = _power_cuts(facts)
     explained = np.zeros(len(queue), np.bool_)
     for step in cuts:
         held = [index for index, one in enumerate(facts.queues) if one.holders & step.down]
         mine = sorted({shard for index in held for shard in shards.group_of(index)} | {*held})
         explained |= np.isin(queue, mine) & (sent_us < step.sure_us[0])
     return {WITHOUT_POWER_CUT: int(np.count_nonzero(~explained))} if cuts else {}
+
+
+def forgotten_without_power_cut(facts: Facts, *, differing: int, forgotten_us: Sequence[int]) -> Mapping[str, int]:
+    """Return how many items no power cut explains, by the name of that number; empty without a cut.
+
+    ``differing``: how many items are on some nodes only. ``forgotten_us``: when those were declared that no node has. A
+    cut explains that they are gone if it took all nodes, and had not ended them when the item was asked for.
+    """
+    cuts = _power_cuts(facts)
+    of_all = [step for step in cuts if facts.cluster is not None and step.down >= {*facts.cluster.nodes}]
+    until_us = max((step.sure_us[0] for step in of_all), default=0)
+    return {WITHOUT_POWER_CUT: differing + sum(at_us >= until_us for at_us in forgotten_us)} if cuts else {}
+
+
+def _power_cuts(facts: Facts) -> Sequence[ObservedFault]:
+    return [step for step in facts.steps if step.fault == "power_cut" and step.injected]

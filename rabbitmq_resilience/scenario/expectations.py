@@ -72,8 +72,9 @@ class Expectation(Spec):
     log (``.`` matches line ends too). ``trace`` names a trace in which times matter (``decides_anew``, ``pauses_late``,
     ``never_pauses``, ``waits_to_pause``, ``starts_apart``, ``resumes_apart``, ``leads_while_pausing``), or one in the
     findings (``refuses_messages``: a queue that stood still refused the messages sent to it; ``loses_with_power``: each
-    lost message had been sent before a power cut, to a queue on a node without power). A loss by design, as with
-    settings that promise nothing, names the ``documentation`` that says so.
+    lost message had been sent before a power cut, to a queue on a node without power; ``forgets_with_power``: each lost
+    declaration was asked for before all nodes lost power). A loss by design, as with settings that promise nothing,
+    names the ``documentation`` that says so.
     """
 
     broker: VersionRange

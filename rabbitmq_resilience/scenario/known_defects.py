@@ -102,7 +102,7 @@ STAYS_PARTED_AFTER_A_BLIP = _defect(
 
 #: A node that is cut off from all others waits for one after another, up to 12 s for each, before it knows that it is
 #: in a minority. If the cut is over by then, the node never pauses, and the database stays separated on all nodes for a
-#: minute or longer (4.0.5: 4 of 75 cuts of 26 s).
+#: minute or longer (4.0.5: 3 of 61 cuts of 26 s).
 NEVER_PAUSES = _defect(
     "partition_mode",
     broker=">=4.0,<4.1",
@@ -111,7 +111,7 @@ NEVER_PAUSES = _defect(
     trace="never_pauses",
 )
 
-#: The same, if the node notices its minority just as the cut is over, and pauses then (4.0.5: 1 of 75 cuts of 26 s).
+#: The same, if the node notices its minority just as the cut is over, and pauses then (4.0.5: 1 of 61 cuts of 26 s).
 WAITS_TO_PAUSE = _defect(
     "partition_mode",
     broker=">=4.0,<4.1",

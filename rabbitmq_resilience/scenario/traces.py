@@ -190,14 +190,23 @@ def refuses_messages(findings: Mapping[str, Finding]) -> bool:
 
 
 def loses_with_power(findings: Mapping[str, Finding]) -> bool:
-    """Return whether a power cut explains each lost message, and nothing unexpected arrived."""
+    """Return whether a power cut explains each lost message, and nothing else is wrong with what arrived."""
     found = findings.get("no_loss")
-    return found is not None and (found.numbers.get(WITHOUT_POWER_CUT), found.numbers.get("unexpected")) == (0, 0)
+    others = ("unexpected", "duplicates_forbidden")
+    return found is not None and not any(found.numbers.get(name, 1) for name in (WITHOUT_POWER_CUT, *others))
+
+
+def forgets_with_power(findings: Mapping[str, Finding]) -> bool:
+    """Return whether a power cut of all nodes explains each declaration that is gone, and nothing else is wrong."""
+    found = findings.get("metadata")
+    names = (WITHOUT_POWER_CUT, "created_in_a_minority")
+    return found is not None and not any(found.numbers.get(name, 1) for name in names)
 
 
 FINDINGS_TRACES: Mapping[str, FindingsTrace] = {
     "refuses_messages": refuses_messages,
     "loses_with_power": loses_with_power,
+    "forgets_with_power": forgets_with_power,
 }
 
 TRACES: Mapping[str, Trace] = {

@@ -1,13 +1,16 @@
-"""Which lost messages a power cut explains: those sent before it, to queues on a node without power."""
+"""What a power cut explains: lost messages sent before it to queues on a node without power, and lost declarations."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
+from rabbitmq_resilience.checkers.metadata import Metadata
 from rabbitmq_resilience.checkers.no_loss import NoLoss
 from rabbitmq_resilience.checkers.verdict import Finding, Verdict
 from rabbitmq_resilience.scenario.expectations import Expectation
-from tests.invariants.literal import cluster, deliver, fault, history, phases, publish, queues
+from tests.invariants.literal import THREE, cluster, deliver, event, fault, history, phases, publish, queues
 
 LOST_BY_DESIGN = Expectation(
     broker="", verdict=Verdict.INVALID, invariant="no_loss", trace="loses_with_power", documentation="settings"
@@ -48,3 +51,49 @@ def test_what_was_never_sent_is_no_loss_by_a_power_cut() -> None:
     ]
     finding = NoLoss().check(history([publish(0), publish(1, 19)], [deliver(0), deliver(7)], events))
     assert not LOST_BY_DESIGN.is_shown_by({"no_loss": finding}, tuple)
+
+
+def test_a_message_that_came_twice_unmarked_is_no_loss_by_a_power_cut() -> None:
+    """Nothing can have made it come again before the cut."""
+    events = [
+        cluster(),
+        queues("q1", kind="classic", members=["b1"]),
+        phases(),
+        fault(40, 60, name="power_cut", down=["b1"]),
+    ]
+    rows = [publish(0), publish(1, 39)]
+    finding = NoLoss().check(history(rows, [deliver(0), deliver(0, 3)], events))
+    assert (finding.numbers["lost_without_power_cut"], finding.numbers["duplicates_forbidden"]) == (0, 1)
+    assert not LOST_BY_DESIGN.is_shown_by({"no_loss": finding}, tuple)
+
+
+FORGOTTEN_BY_DESIGN = Expectation(
+    broker="", verdict=Verdict.INVALID, invariant="metadata", trace="forgets_with_power", documentation="settings"
+)
+
+
+@pytest.mark.parametrize(
+    ("asked_s", "down", "known_to", "explained"),
+    [
+        (19, THREE, (), True),
+        (19, ["b1"], (), False),
+        (19, THREE, ["a1"], False),
+        (41, THREE, (), False),
+    ],
+    ids=["before", "one node", "on some nodes", "after"],
+)
+def test_a_power_cut_of_all_nodes_explains_what_none_of_them_has(
+    asked_s: float, down: Sequence[str], known_to: Sequence[str], explained: bool
+) -> None:
+    about = {"item": "queue declared-001", "node": "b1", "detail": ""}
+    events = [
+        cluster(),
+        phases(),
+        fault(20, 40, name="power_cut", down=down),
+        event(asked_s, "declaration", state="asked", **about),
+        event(asked_s + 0.1, "declaration", state="created", **about),
+        event(94, "metadata", nodes={node: ["queue declared-001"] * (node in known_to) for node in THREE}),
+    ]
+    finding = Metadata().check(history((), (), events))
+    assert finding.verdict is Verdict.INVALID
+    assert FORGOTTEN_BY_DESIGN.is_shown_by({"metadata": finding}, tuple) is explained
