@@ -150,6 +150,13 @@ def test_promises_that_are_broken_more_often_are_reported_together() -> None:
     assert {one.word for one in found.rates[1:]} == {"too few runs"}
 
 
+def test_a_few_runs_together_are_too_few() -> None:
+    """Two cells, each played once on both sides: not even all against none would show a difference."""
+    kept, broken = ({name: Runs({}, Rate(hits, 1)) for name in ("one", "other")} for hits in (0, 1))
+    found = compare(ComparedSide("A", kept), ComparedSide("B", broken))
+    assert {one.word for one in found.rates} == {"too few runs"}
+
+
 def test_a_side_that_played_the_bad_cell_more_often_is_not_worse() -> None:
     often = {"good": Runs({}, Rate(0, 2)), "bad": Runs({}, Rate(40, 40))}
     seldom = {"good": Runs({}, Rate(0, 40)), "bad": Runs({}, Rate(2, 2))}

@@ -42,8 +42,8 @@ def test_each_run_is_in_one_cell_and_the_newest_version_comes_first() -> None:
     assert "| cuts | 2: 0 VALID, 1 known, 1 INVALID | 1: 1 VALID |" in rows
     assert f"| {OTHER} | 1: 0 VALID, 1 UNKNOWN | - |" in rows
     assert f"| {ALL} | 3: 0 VALID, 1 known, 1 INVALID, 1 UNKNOWN | 1: 1 VALID |" in rows
-    assert "| 4.0.5 | RabbitMQ broke the promise | 1 | rabbitmq-server#17319 (1) |" in rows
-    assert "| 4.0.5 | not explained | 1 | - |" in rows
+    assert "| 4.0.5 | RabbitMQ broke the promise | 1 | 0 | rabbitmq-server#17319 (1) |" in rows
+    assert "| 4.0.5 | not explained | 0 | 1 | - |" in rows
 
 
 def test_every_run_of_the_ledger_has_a_family_and_the_page_is_what_is_generated() -> None:

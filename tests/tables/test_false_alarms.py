@@ -34,7 +34,10 @@ def test_only_what_neither_rabbitmq_nor_a_client_is_to_blame_for_is_a_false_alar
             LedgerRun("2-b", verdict("INVALID", as_expected=True, recovery="hangs, as is known")),
             LedgerRun("3-c", verdict("INVALID", no_loss="5 never arrived"), "rabbitmq", "it confirmed too early"),
             LedgerRun(
-                "4-d", verdict("INVALID", throughput="48% where 50% are demanded"), "machine", "four others on the machine"
+                "4-d",
+                verdict("INVALID", throughput="48% where 50% are demanded"),
+                "machine",
+                "four others on the machine",
             ),
             LedgerRun("5-e", verdict("INVALID", order="3 were overtaken\nby others")),
             LedgerRun("6-f", verdict("INVALID", title="Unsafe: no confirms", no_loss="not safe, not counted")),

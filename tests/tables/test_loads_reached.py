@@ -28,7 +28,7 @@ def line(title: str, word: str, **figures: float | None) -> dict[str, Any]:
 
 def test_what_a_run_reached_is_read_from_its_verdict() -> None:
     assert reached(VERDICT) == {"confirmed_per_s": 599.8, "kept": 0.91, "latency_ms": 12.5, "outage_s": 4.25}
-    assert reached({}) == {"confirmed_per_s": None, "kept": None, "latency_ms": None, "outage_s": 0.0}
+    assert reached({}) == {"confirmed_per_s": None, "kept": None, "latency_ms": None, "outage_s": None}
 
 
 def test_a_flow_shows_the_rate_where_no_throughput_is_demanded() -> None:

@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from rabbitmq_resilience.extensions.tables.ledger import read_ledger
+from rabbitmq_resilience.extensions.tables.ledger import read_ledger, runs_of
+from rabbitmq_resilience.extensions.tables.runs import read_explained
 from rabbitmq_resilience.extensions.tables.track_record import Incident, incidents_of, track_record
 from rabbitmq_resilience.tools.locations import content
 from tests.messages import Messages
@@ -13,18 +14,20 @@ STATED = {
     "title": "What was there is gone",
     "reference": "rabbitmq/rabbitmq-server#1841",
 }
+NAME = "20260101T000001Z-gone"
 INCIDENT = Incident("faults/incidents/gone.yaml", STATED)
 
 
 def run(word: str, version: str = "3.10.8", *, title: str = STATED["title"], **invariants: str) -> dict[str, Any]:
     """Return a line of the ledger."""
     findings = {name: {"verdict": found} for name, found in invariants.items()}
-    of_run = {"title": title, "verdict": word, "broker_version": version, "driver": "local"}
+    of_run = {"run": NAME, "title": title, "verdict": word, "broker_version": version, "driver": "local"}
     return {**of_run, "invariants": findings}
 
 
-def row(*runs: Mapping[str, Any]) -> list[str]:
-    line = track_record([INCIDENT], runs).splitlines()[-1]
+def row(*runs: Mapping[str, Any], cause: str = "") -> list[str]:
+    explained = {"20260101T000001Z": {"cause": cause, "why": "it is known"}} if cause else {}
+    line = track_record([INCIDENT], runs_of(runs, explained)).splitlines()[-1]
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
@@ -49,6 +52,15 @@ def test_what_could_not_tell_is_no_part_of_the_rate() -> None:
     assert row(run("UNKNOWN"))[2] == "3.10.8: 1 UNKNOWN"
 
 
+def test_what_the_suite_did_is_no_part_of_the_rate() -> None:
+    broken = run("INVALID", unacked="INVALID")
+    assert row(broken, run("VALID"), cause="suite")[2] == (
+        "3.10.8: VALID in 1 of 1 (21 to 100 %), 1 INVALID for which RabbitMQ is not to blame"
+    )
+    assert row(broken, cause="machine")[2] == "3.10.8: 1 INVALID for which RabbitMQ is not to blame"
+    assert row(broken, cause="rabbitmq")[2] == "3.10.8: INVALID by unacked in 1 of 1 (21 to 100 %)"
+
+
 def test_reference_and_command() -> None:
     cells = row()
     assert cells[1] == "[rabbitmq/rabbitmq-server#1841](https://github.com/rabbitmq/rabbitmq-server/issues/1841)"
@@ -70,4 +82,4 @@ def test_the_longest_outage_is_that_of_all_runs() -> None:
 
 def test_the_page_that_is_kept_is_that_of_the_ledger() -> None:
     kept = (content("reports") / "track-record.md").read_text(encoding="utf-8")
-    assert kept == track_record(incidents_of(), read_ledger())
+    assert kept == track_record(incidents_of(), runs_of(read_ledger(), read_explained()))

@@ -220,7 +220,8 @@ def _rates_together(rates: Sequence[tuple[str, Rate, Rate]], alpha: float) -> It
     first, second = (Rate(sum(of[side].hits for _, *of in rates), len(dealt[side])) for side in (0, 1))
     expected = sum((a.hits + b.hits) * b.runs / (a.runs + b.runs) for _, a, b in rates)
     word: Word = "no difference seen" if chance_of > alpha else "worse" if second.hits > expected else "better"
-    yield BreachRates("", first, second, chance_of, word)
+    apart = [[replace(one, hit=bool(side)) for one in dealt[side]] for side in (0, 1)]
+    yield BreachRates("", first, second, chance_of, "too few runs" if chance(*apart) > alpha else word)
 
 
 def _least_chance(a: Rate, b: Rate) -> float:

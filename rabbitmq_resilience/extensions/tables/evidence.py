@@ -41,6 +41,7 @@ FAMILIES = {
     "settings and kinds of messages": r"own configuration|several kinds|to Khepri",
 }
 OTHER, ALL = "other", "all"
+_ISSUE = re.compile(r"(?:[\w.-]+/)?[\w.-]+#\d+")
 
 
 def family(title: str) -> str:
@@ -93,14 +94,22 @@ def newest_first(versions: Iterable[str]) -> list[str]:
     return sorted(set(versions), key=lambda version: list(map(int, re.findall(r"\d+", version))), reverse=True)
 
 
-def _broken(runs: Sequence[LedgerRun]) -> list[tuple[str, int, str]]:
-    """Return (cause, number of runs, public issues) for the runs that did not end as they should, most runs first."""
+def _broken(runs: Sequence[LedgerRun]) -> list[tuple[str, int, int, str]]:
+    """Return (cause, INVALID runs, UNKNOWN runs, public issues) for the runs that did not end as they should, most runs
+    first."""
     odd = [run for run in runs if not run.held]
     found = []
-    for blamed, count in Counter(run.blamed for run in odd).most_common():
-        issues = Counter(re.findall(r"rabbitmq-server#\d+", " ".join(run.why for run in odd if run.blamed == blamed)))
-        found.append((blamed, count, ", ".join(f"{issue} ({runs})" for issue, runs in issues.most_common()) or NOTHING))
+    for blamed, _ in Counter(run.blamed for run in odd).most_common():
+        mine = [run for run in odd if run.blamed == blamed]
+        words = Counter(run.word for run in mine)
+        issues = Counter(issue for run in mine for issue in {*_ISSUE.findall(run.why)})
+        named = ", ".join(f"{issue} ({count})" for issue, count in sorted(issues.items(), key=_most_first)) or NOTHING
+        found.append((blamed, words["INVALID"], words["UNKNOWN"], named))
     return found
+
+
+def _most_first(counted: tuple[str, int]) -> tuple[int, str]:
+    return -counted[1], counted[0]
 
 
 def main() -> None:

@@ -35,11 +35,11 @@ _WAITED = re.compile(r"_p[\d_]+_[a-z]+_ms$")
 
 def entered(roots: Iterable[Path], known: Iterable[Mapping[str, Any]], *, commit: str, purpose: str) -> list[Any]:
     """Return lines for the runs below the folders that are not in ``known``, oldest first."""
-    there = {line["run"] for line in known}
+    there = {(line["run"], line["broker_version"]) for line in known}  # two at once may begin in the same second
     return [
         {"run": name, "commit": commit, "purpose": purpose, **_kept(verdict)}
         for name, verdict in recorded_by_name(roots)
-        if name not in there
+        if (name, verdict["broker_version"]) not in there
     ]
 
 
@@ -73,7 +73,7 @@ def reached(verdict: Mapping[str, Any]) -> dict[str, float | None]:
         "confirmed_per_s": throughput.get("steady_per_s", flow.get("taken_per_s")),
         "kept": throughput.get("ratio"),
         "latency_ms": waits[0] if waits else None,
-        "outage_s": max(outages, default=0.0),
+        "outage_s": max(outages, default=None),
     }
 
 

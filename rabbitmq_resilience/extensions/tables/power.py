@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rabbitmq_resilience.extensions.tables import TEMPLATES
-from rabbitmq_resilience.extensions.tables.evidence import POWER, cells_of, newest_first, not_valid
-from rabbitmq_resilience.extensions.tables.ledger import read_ledger
+from rabbitmq_resilience.extensions.tables.evidence import POWER, cells_of, family, newest_first, not_valid
+from rabbitmq_resilience.extensions.tables.ledger import read_ledger, runs_of
 from rabbitmq_resilience.extensions.tables.runs import Counts, LedgerRun, read_explained
 from rabbitmq_resilience.report.markdown_tables import markdown
 
@@ -21,7 +21,7 @@ _TITLE = re.compile(r"(.+?), [a-z_]+, [a-z_]+, ([a-z]+)")
 _LOST = re.compile(r"(?P<confirmed>\d+) messages? (?:was|were) confirmed; (?P<lost>\d+) of them never arrived")
 
 
-def power(lines: Iterable[Mapping[str, Any]], explained: Mapping[str, Mapping[str, str]]) -> str:
+def power(lines: Sequence[Mapping[str, Any]], explained: Mapping[str, Mapping[str, str]]) -> str:
     """Return the page as Markdown, made of lines of the ledger. ``explained``: why runs did not end as they should."""
     found_cells = cells_of(lines, explained, POWER, _TITLE)
     cells = {(name, version, kind): found for (name, kind, version), found in found_cells.items()}
@@ -33,8 +33,13 @@ def power(lines: Iterable[Mapping[str, Any]], explained: Mapping[str, Mapping[st
         names=sorted({name for name, _, _ in cells}),
         cells={key: Counts.of(found) for key, found in cells.items()},
         losses={key: lost for key, found in cells.items() if (lost := losses(found))},
+        unnamed=[run for run in runs_of(lines, explained) if _is_unnamed(str(run.verdict["title"]))],
         odd=not_valid(cells),
     )
+
+
+def _is_unnamed(title: str) -> bool:
+    return family(title) == POWER and _TITLE.fullmatch(title) is None
 
 
 def losses(runs: Sequence[LedgerRun]) -> str:

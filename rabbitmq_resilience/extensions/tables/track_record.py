@@ -16,8 +16,9 @@ from typing import Any, Self
 import yaml
 
 from rabbitmq_resilience.extensions.tables import TEMPLATES
-from rabbitmq_resilience.extensions.tables.ledger import read_ledger
-from rabbitmq_resilience.extensions.tables.run_verdicts import Platform, platform
+from rabbitmq_resilience.extensions.tables.ledger import read_ledger, runs_of
+from rabbitmq_resilience.extensions.tables.run_verdicts import Platform
+from rabbitmq_resilience.extensions.tables.runs import LedgerRun, read_explained
 from rabbitmq_resilience.report.markdown_tables import markdown
 from rabbitmq_resilience.report.rate import Rate
 from rabbitmq_resilience.report.wording import NOTHING, verdict_word
@@ -57,32 +58,35 @@ class Incident:
 class TrackRecord:
     """The runs of an incident on one platform.
 
-    ``rate``: the rate of runs that broke a promise, or of VALID runs if none did; UNKNOWN runs do not count.
-    ``broken``: the invariants that were broken. ``outages``: the longest outage of all runs, if there was one."""
+    ``rate``: the rate of runs that broke a promise, or of VALID runs if none did. UNKNOWN runs do not count, nor do
+    INVALID ones for which the suite or the machine is to blame: ``not_its_doing``. ``broken``: the invariants that were
+    broken. ``outages``: the longest outage of all runs, if there was one."""
 
     word: str
     broken: Sequence[str]
     rate: Rate | None
     unknown: int
+    not_its_doing: int
     outages: str
 
     @classmethod
-    def of(cls, runs: Sequence[Mapping[str, Any]]) -> Self:
-        counts = Counter(map(verdict_word, runs))
+    def of(cls, runs: Sequence[LedgerRun]) -> Self:
+        """Count the verdicts of ``runs``."""
+        counted = [run for run in runs if not (run.word == "INVALID" and run.cause in ("suite", "machine"))]
+        counts = Counter(run.word for run in counted)
         judged = counts["VALID"] + counts["INVALID"]
         word = "INVALID" if counts["INVALID"] else "VALID"
-        return cls(
-            word, _broken(runs), Rate(counts[word], judged) if judged else None, counts["UNKNOWN"], _outages(runs)
-        )
+        rate = Rate(counts[word], judged) if judged else None
+        return cls(word, _broken(counted), rate, counts["UNKNOWN"], len(runs) - len(counted), _outages(runs))
 
 
-def track_record(incidents: Iterable[Incident], lines: Iterable[Mapping[str, Any]]) -> str:
-    """Return the page as Markdown. ``lines``: of the ledger."""
-    seen: defaultdict[str, defaultdict[Platform, list[Mapping[str, Any]]]] = defaultdict(lambda: defaultdict(list))
-    for line in lines:
-        seen[str(line["title"])][platform(line)].append(line)
+def track_record(incidents: Iterable[Incident], runs: Iterable[LedgerRun]) -> str:
+    """Return the page as Markdown, made of the runs of the ledger."""
+    seen: defaultdict[str, defaultdict[Platform, list[LedgerRun]]] = defaultdict(lambda: defaultdict(list))
+    for run in runs:
+        seen[str(run.verdict["title"])][run.platform].append(run)
     rows = [
-        (incident, {where: TrackRecord.of(runs) for where, runs in sorted(seen[incident.title].items())})
+        (incident, {where: TrackRecord.of(found) for where, found in sorted(seen[incident.title].items())})
         for incident in incidents
     ]
     return markdown(TEMPLATES / "track-record.md.j2", rows=rows)
@@ -93,19 +97,19 @@ def incidents_of(folder: Path = INCIDENTS) -> list[Incident]:
     return [Incident.read(file) for file in sorted(folder.glob("*.fault.yaml"))]
 
 
-def _outages(runs: Iterable[Mapping[str, Any]]) -> str:
+def _outages(runs: Iterable[LedgerRun]) -> str:
     """Return the longest outage in words; empty if the lines have none. Older lines say nothing of outages."""
-    longest_s = max((run.get("reached", {}).get("outage_s") or 0.0 for run in runs), default=0.0)
+    longest_s = max((run.verdict.get("reached", {}).get("outage_s") or 0.0 for run in runs), default=0.0)
     return f"outages up to {longest_s:.1f} s" if longest_s else ""
 
 
-def _broken(runs: Iterable[Mapping[str, Any]]) -> list[str]:
+def _broken(runs: Iterable[LedgerRun]) -> list[str]:
     """Return the invariants that INVALID runs broke, the most frequent first."""
     counts = Counter(
         name
         for run in runs
-        if verdict_word(run) == "INVALID"
-        for name, finding in run.get("invariants", {}).items()
+        if run.word == "INVALID"
+        for name, finding in run.verdict.get("invariants", {}).items()
         if verdict_word(finding) == "INVALID"
     )
     return [name for name, _ in counts.most_common()]
@@ -114,7 +118,7 @@ def _broken(runs: Iterable[Mapping[str, Any]]) -> list[str]:
 def main() -> None:
     """Print the page."""
     argparse.ArgumentParser(description=(__doc__ or "").split("\n\n", maxsplit=1)[0]).parse_args()
-    print(track_record(incidents_of(), read_ledger()), end="")
+    print(track_record(incidents_of(), runs_of(read_ledger(), read_explained())), end="")
 
 
 if __name__ == "__main__":
