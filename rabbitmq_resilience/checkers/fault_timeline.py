@@ -85,9 +85,11 @@ class FaultTimeline:
             for node in self.cluster.nodes
         }
 
-    def absences(self, node: str) -> list[Period]:
-        """Return when steps may have kept ``node`` away, at most: until it was seen up again."""
-        return [absence for step in self.steps for absence in self.absences_by(step, node)]
+    def absences(self, node: str, *, surely: bool = False) -> list[Period]:
+        """Return when steps may have kept ``node`` away, at most: until it was seen up again. ``surely``: without steps
+        whose nodes may serve all the same."""
+        steps = [step for step in self.steps if not (surely and step.effect.nodes_may_serve)]
+        return [absence for step in steps for absence in self.absences_by(step, node)]
 
     def absences_by(self, step: ObservedFault, node: str) -> list[Period]:
         """Return when the step may have taken ``node`` away.

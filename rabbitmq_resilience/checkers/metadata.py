@@ -6,6 +6,7 @@ Every node must know what a broker called created, unless the partition handling
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,10 +19,10 @@ from rabbitmq_resilience.checkers.cluster_forms import forms
 from rabbitmq_resilience.checkers.cluster_states import ClusterSide
 from rabbitmq_resilience.checkers.facts import Facts
 from rabbitmq_resilience.checkers.fault_timeline import truth_of
-from rabbitmq_resilience.checkers.loss_explanations import most_explained
+from rabbitmq_resilience.checkers.loss_explanations import CHOICES_MAX, most_explained
 from rabbitmq_resilience.checkers.observed_faults import NEVER_US
 from rabbitmq_resilience.checkers.power_losses import forgotten_without_power_cut
-from rabbitmq_resilience.checkers.splits import splits
+from rabbitmq_resilience.checkers.splits import Split, splits
 from rabbitmq_resilience.checkers.times import Period, periods
 from rabbitmq_resilience.checkers.units import counted
 from rabbitmq_resilience.checkers.verdict import (
@@ -180,20 +181,30 @@ def _permits(facts: Facts, cluster: ClusterFacts) -> Iterator[tuple[tuple[Permit
         return
     kept: frozenset[ClusterSide] = frozenset()
     for split in splits(facts, cluster, span_us):
-        if split.ended_us == NEVER_US and not cluster.heals_splits:
-            all_nodes = frozenset(cluster.nodes)
-            stayed, kept = all_nodes - split.absences.keys(), _kept_apart(kept | split.sides.keys())
-            yield ((Permit(all_nodes, (split.apart_us[0], span_us[1]), tuple(kept), stayed),),)
+        if cluster.heals_splits or split.ended_us < NEVER_US:
+            yield from _given_way(split)
             continue
-        for round_ in split.rounds:
-            yield tuple(
-                tuple(
-                    Permit(frozenset({node}), period)
-                    for node, when in split.lost_with(survivor, round_).items()
-                    for period in periods(when)
-                )
-                for survivor in round_.survivors
+        all_nodes = frozenset(cluster.nodes)
+        stayed, kept = all_nodes - split.absences.keys(), _kept_apart(kept | split.sides.keys())
+        not_ended = (Permit(all_nodes, (split.apart_us[0], span_us[1]), tuple(kept), stayed),)
+        rounds = list(_given_way(split)) if split.may_be_ended else [()]
+        if math.prod(map(len, rounds)) <= CHOICES_MAX:
+            yield (not_ended, *(tuple(itertools.chain.from_iterable(way)) for way in itertools.product(*rounds)))
+        else:  # too many ways to try: each round may then be explained by the split that lasts
+            yield from ((not_ended, *sets) for sets in rounds)
+
+
+def _given_way(split: Split) -> Iterator[tuple[tuple[Permit, ...], ...]]:
+    """Yield the sets of permits for each round of a split that ended: one set for each node that may be trusted."""
+    for round_ in split.rounds:
+        yield tuple(
+            tuple(
+                Permit(frozenset({node}), period)
+                for node, when in split.lost_with(survivor, round_).items()
+                for period in periods(when)
             )
+            for survivor in round_.survivors
+        )
 
 
 def _kept_apart(sides: frozenset[ClusterSide]) -> frozenset[ClusterSide]:

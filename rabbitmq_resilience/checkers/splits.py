@@ -47,8 +47,9 @@ class Split:
     ``apart_us``: the time itself. ``over_us``: when the consequences are over. ``holders``: the nodes that have the
     item or queue in question. ``partial``: whether a node may have seen others that did not see each other. ``sides``:
     when each group of nodes may have been a side; the remaining nodes of it continue until all is over. ``absences``:
-    when each node went away and came back, until all was over. ``returned_us``: when each node first came back within
-    that time; it joins one of the sides.
+    when each node may have gone away and come back, until all was over. ``sure_absences``: the same without steps whose
+    nodes may serve all the same. ``returned_us``: when each node first came back within that time; it joins one of the
+    sides.
     """
 
     apart_us: Period
@@ -57,6 +58,7 @@ class Split:
     partial: bool
     sides: Mapping[ClusterSide, tuple[Period, ...]]
     absences: Mapping[str, tuple[Period, ...]]
+    sure_absences: Mapping[str, tuple[Period, ...]]
     returned_us: Mapping[str, float]
 
     @cached_property
@@ -88,16 +90,24 @@ class Split:
         return SplitRound(gave_way_us, tuple(node for node in had if node not in gone) or tuple(had))
 
     @cached_property
-    def ended_us(self) -> float:
-        """Return the earliest time at which all nodes of one side had gone away after the last parting; or NEVER_US.
+    def may_be_ended(self) -> bool:
+        """Return whether all nodes of one side may have gone away after the last parting."""
+        return self._ended_us(self.absences) < NEVER_US
 
-        For a partial split all nodes must have gone away.
-        """
+    @cached_property
+    def ended_us(self) -> float:
+        """Return the earliest time at which all nodes of one side had surely gone away after the last parting; or
+        NEVER_US."""
+        return self._ended_us(self.sure_absences)
+
+    def _ended_us(self, gone: Mapping[str, Sequence[Period]]) -> float:
+        """Return when the split ended if the nodes were away as ``gone`` says. For a partial split all nodes must have
+        gone away."""
         sides = [frozenset().union(*self.sides)] if self.partial else list(self.sides)
         parted_us = max(start for spans in self.sides.values() for start, _ in spans)
         gone_us = {
             node: max((start for start, back_us in absences if back_us >= self.apart_us[1]), default=-1)
-            for node, absences in self.absences.items()
+            for node, absences in gone.items()
         }
         ends = [[gone_us.get(node, -1) for node in side] for side in sides]
         return min((max(end) for end in ends if min(end) >= parted_us), default=NEVER_US)
@@ -182,6 +192,7 @@ def _found(as_it_was: FaultTimeline, span_us: Period, holders: ClusterSide) -> I
             for side, spans in found.items()
         }
         absences = dict(_absences(truth, (start, end)))
+        sure_absences = dict(_absences(truth, (start, end), surely=True))
         yield Split(
             (start, healed),
             end,
@@ -189,6 +200,7 @@ def _found(as_it_was: FaultTimeline, span_us: Period, holders: ClusterSide) -> I
             not (times(partial) & here).empty,
             {side: spans for side, spans in sides.items() if spans},
             absences,
+            sure_absences,
             dict(_returned(truth, absences, (start, end))),
         )
 
@@ -216,10 +228,14 @@ def sides_apart(
             yield side
 
 
-def _absences(truth: FaultTimeline, period_us: Period) -> Iterator[tuple[str, tuple[Period, ...]]]:
-    """Yield each node with the absences that began in that time: by steps, and as seen."""
+def _absences(
+    truth: FaultTimeline, period_us: Period, *, surely: bool = False
+) -> Iterator[tuple[str, tuple[Period, ...]]]:
+    """Yield each node with the absences that began in that time: by steps, and as seen. ``surely``: without steps whose
+    nodes may serve all the same."""
     for node in truth.cluster.nodes:
-        taken = [absence for absence in truth.absences(node) if period_us[0] <= absence[0] < period_us[1]]
+        by_steps = truth.absences(node, surely=surely)
+        taken = [absence for absence in by_steps if period_us[0] <= absence[0] < period_us[1]]
         own = [(t_us, truth.facts.first_up_us(node, after_us=t_us)) for t_us in _went_us(truth.facts, node, period_us)]
         if taken or own:
             yield node, tuple(sorted([*taken, *own]))

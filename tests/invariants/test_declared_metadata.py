@@ -185,6 +185,26 @@ def test_with_ignore_each_side_keeps_its_own(through: str, there: list[str], ver
     assert check(declared(at_s=at_s, node=through), knows, mode="ignore").verdict is verdict
 
 
+@pytest.mark.parametrize(
+    ("through", "there", "may_serve", "verdict"),
+    [
+        ("a1", ["a1"], True, Verdict.VALID),
+        ("a1", [], True, Verdict.VALID),
+        ("b1", ["b1", "c1"], True, Verdict.VALID),
+        ("b1", ["b1"], True, Verdict.INVALID),
+        ("a1", ["a1"], False, Verdict.INVALID),
+        ("a1", [], False, Verdict.VALID),
+        ("b1", ["b1", "c1"], False, Verdict.INVALID),
+    ],
+)
+def test_with_ignore_a_side_whose_node_may_have_died_of_its_disk_is_ended_or_not(
+    through: str, there: list[str], may_serve: bool, verdict: Verdict
+) -> None:
+    errors = fault(55, 60, step=1, name="disk_errors", down=["a1"], may_serve=may_serve)
+    knows = known(**{node: [ITEM] for node in there})
+    assert check(errors, declared(node=through), knows, mode="ignore").verdict is verdict
+
+
 def test_listed_nodes_on_both_sides_permit_what_the_chosen_recovery_does() -> None:
     lost = check(declared(node="a1"), known(), mode="pause_if_all_down", preferred=["a1", "b1"], unlike=A1_RESTARTS)
     assert (lost.verdict, lost.numbers["lost_permitted"]) == (Verdict.VALID, 1)

@@ -81,13 +81,14 @@ class Lost(Judged):
     def taken_by_steps(self, node: str) -> list[tuple[int, float]]:
         return [(act.injecting, self.first_up(node, act.healed)) for act in self.case.acts if node in act.down]
 
-    def taken(self, node: str) -> list[tuple[int, float]]:
-        """When steps took it away, and it was up again."""
-        return [(act.injecting, self.first_up(node, act.healed)) for act in self.as_apart if node in act.down]
+    def taken(self, node: str, surely: bool = False) -> list[tuple[int, float]]:
+        """Return when steps took it away, or may have, and it was up again."""
+        acts = [act for act in self.as_apart if node in act.down and not (surely and act.serves)]
+        return [(act.injecting, self.first_up(node, act.healed)) for act in acts]
 
-    def _absences(self, node: str, begin: int, end: float) -> list[tuple[int, float]]:
-        """When it went away in that time, by a step or by itself for more than one look, and was up again."""
-        found = [(at, up) for at, up in self.taken(node) if begin <= at < end]
+    def _absences(self, node: str, begin: int, end: float, surely: bool = False) -> list[tuple[int, float]]:
+        """Return when it went away in that time, by a step or by itself for more than one look, and was up again."""
+        found = [(at, up) for at, up in self.taken(node, surely) if begin <= at < end]
         looks = list(self.looks(begin, end))
         keeps = [True]
         for _, states in looks:
@@ -143,12 +144,13 @@ class Lost(Judged):
         gone = max(away[n] for n in {node} & members or members - {survivor})
         return joined and node != survivor and self.came_back(node, episode) <= tick < gone
 
-    def was_ended(self, members: Nodes, episode: Episode) -> bool:
-        """Whether all nodes of a side went away and came back after it; where some saw others that did not see each
-        other, all nodes."""
+    def was_ended(self, members: Nodes, episode: Episode, surely: bool = False) -> bool:
+        """Return whether all nodes of a side went away, or may have, and came back after it; where some saw others that
+        did not see each other, all nodes."""
         begin, healed, end = episode
         ticks = range(begin, healed)
-        away = {n: max((at for at, up in self.absences(n, begin, end) if up >= healed), default=-1) for n in self.nodes}
+        gone = {n: self.absences(n, begin, end, surely) for n in self.nodes}
+        away = {n: max((at for at, up in gone[n] if up >= healed), default=-1) for n in self.nodes}
         now = {t: {s for w in self.worlds_apart(t) for s in self.sides(w, members)} for t in ticks}
         parted = max(t for t in ticks for side in now[t] if t == begin or side not in now[t - 1])
         sides = {side for found in now.values() for side in found}
@@ -222,16 +224,21 @@ class Lost(Judged):
             return bool(bad)
         ways: list[set[frozenset[Declared]]] = []
         for episode in self.episodes(everybody):
-            if not self.restarts and not self.was_ended(everybody, episode):
-                ways.append({frozenset(d for d in bad if self.may_differ(*d, episode))})
-                continue
-            ways += [
+            ended = [
                 {
                     frozenset(d for d in bad if not d[2] and self.may_be_gone(*d[:2], everybody, episode, (s, stop)))
                     for s in survivors
                 }
                 for survivors, stop in self.rounds(everybody, episode)
             ]
+            if self.restarts or self.was_ended(everybody, episode, surely=True):
+                ways += ended
+                continue
+            differ = frozenset(d for d in bad if self.may_differ(*d, episode))
+            if self.was_ended(everybody, episode):
+                ways.append({differ} | {frozenset().union(*way) for way in itertools.product(*ended)})
+            else:
+                ways.append({differ})
         return all(bad - frozenset().union(*way) for way in itertools.product(*ways))
 
     def may_differ(self, node: str, tick: int, known: Nodes, episode: Episode) -> bool:
@@ -240,7 +247,7 @@ class Lost(Judged):
         everybody = frozenset(self.nodes)
         sides: set[Nodes] = set()
         for begin, healed, end in self.episodes(everybody):
-            if begin <= episode[0] and not self.was_ended(everybody, (begin, healed, end)):
+            if begin <= episode[0] and not self.was_ended(everybody, (begin, healed, end), surely=True):
                 sides |= {
                     s for t in range(begin, healed) for w in self.worlds_apart(t) for s in self.sides(w, everybody)
                 }
