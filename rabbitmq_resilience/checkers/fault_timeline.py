@@ -126,13 +126,23 @@ class FaultTimeline:
 
     def _up_within(self, step: ObservedFault, node: str) -> tuple[float, float | None]:
         """Return the last sighting of ``node`` away before it was seen up again, and that next sighting, if both are
-        within the time in which the step surely acted; else 0 and None."""
+        within the time in which the step surely acted; else 0 and None.
+
+        A step of several nodes may still be taking the others away while one is already back. Such a node was seen away
+        before the step surely acted, and then only up, at least twice.
+        """
+        start_us, end_us = step.sure_us
         away_us: float | None = None
-        for t_us, states in self.facts.sightings(*step.sure_us):
+        up_us: list[float] = []
+        for t_us, states in self.facts.sightings(start_us, end_us):
             if states.get(node, "up") != "up":
                 away_us = t_us
-            elif away_us is not None and node in states and t_us < step.sure_us[1]:
-                return away_us, t_us
+            elif node in states and t_us < end_us:
+                if away_us is not None:
+                    return away_us, t_us
+                up_us.append(t_us)
+        if away_us is None and len(up_us) > 1 and self.seen(node, (step.possible_us[0], start_us)) - {"up"}:
+            return start_us, up_us[0]
         return 0.0, None
 
     def _seen_away(self, step: ObservedFault, node: str) -> list[Period]:

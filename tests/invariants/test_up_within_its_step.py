@@ -28,6 +28,16 @@ def test_a_majority_is_there_again_once_one_is_up(up_s: float, verdict: Verdict)
     assert PartitionMode().check(past).verdict is verdict
 
 
+@pytest.mark.parametrize(("up_s", "verdict"), [(19, Verdict.VALID), (62, Verdict.INVALID)])
+def test_a_node_may_be_back_before_its_step_has_taken_all_nodes_away(up_s: float, verdict: Verdict) -> None:
+    """b1 and c1 are taken away in turn from 10 s on, and the step counts as injected at 20 s."""
+    in_turn = [*fault(10, 60, name="stop", down=["b1", "c1"], states=("injecting",)), *KILL[1:]]
+    looks = node_states(unlike={"b1": [(12, up_s, "down")], "c1": [(18, 62, "down")]})
+    events = [cluster(version="4.3.6"), queues("q1"), phases(), in_turn, looks]
+    past = history([publish(n, 40 + n) for n in range(8)], (), events)
+    assert PartitionMode().check(past).verdict is verdict
+
+
 @pytest.mark.parametrize(("up_s", "verdict"), [(25, Verdict.INVALID), (62, Verdict.VALID)])
 def test_a_queue_may_stand_still_until_then(up_s: float, verdict: Verdict) -> None:
     """Nothing is confirmed from 20 to 65 s."""
