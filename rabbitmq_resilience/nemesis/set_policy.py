@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Literal
@@ -31,6 +32,10 @@ class SetPolicy(ScheduledFault):
 
     A queue has one policy at a time. While this one is set, the load's own policy (mirrored queues have one) has no
     effect. Messages that a policy drops on purpose, by ``message-ttl`` or ``max-length``, count as lost.
+
+    Brokers do not apply a policy to queues of a type that lacks one of its keys, such as ``delivery-limit`` to classic
+    queues. Without ``queue``, the step is proven once all queues of some type report the policy, and no type has some
+    that do and some that do not.
     """
 
     fault: Literal["set_policy"] = "set_policy"
@@ -56,7 +61,8 @@ class SetPolicy(ScheduledFault):
 
 @dataclass
 class PolicyInjection:
-    """A policy to set. It is proven once each queue that it is for reports it; the healing, once none does."""
+    """A policy to set. It is proven once each queue of the types that it is for reports it; the healing, once none
+    does."""
 
     context: FaultContext
     definition: Mapping[str, Value]
@@ -68,7 +74,7 @@ class PolicyInjection:
 
     def inject(self) -> None:
         """Set the policy. Raise ClusterError if the node refuses it."""
-        pattern = ".*" if self.queue is None else f"^{self.queue}$"
+        pattern = ".*" if self.queue is None else f"^{re.escape(self.queue)}$"
         try:
             self.context.cluster.api(self.node).set_policy(
                 self._vhost, self.name, self.definition, pattern=pattern, priority=PRIORITY
@@ -89,7 +95,7 @@ class PolicyInjection:
         return self._await(there=False, timeout_s=GONE_WITHIN_S)
 
     def _await(self, *, there: bool, timeout_s: float) -> Proof:
-        said = f"{self.queue or 'each queue'} {'reports' if there else 'does not report'} the policy"
+        said = f"{self.queue or 'each queue of its types'} {'reports' if there else 'does not report'} the policy"
         still = left_over(lambda: self._otherwise(there=there), timeout_s=timeout_s, what=said)
         return Proof(not still, "; ".join(still) or said)
 
@@ -98,11 +104,14 @@ class PolicyInjection:
             rows = self.context.cluster.api(serving_node(self.context)).queue_states(self._vhost)
         except (ApiError, ApiUnreachable) as error:
             return [f"the queues cannot be asked: {error}"]
-        having = {row["name"]: row.get("policy") == self.name for row in rows if self.queue in {None, row["name"]}}
-        wrong = sorted(name for name, has in having.items() if has != there)
-        return [f"{name} {'does not report' if there else 'still reports'} the policy" for name in wrong] or (
-            [] if having else ["no such queue is listed"]
-        )
+        mine = [row for row in rows if self.queue in {None, row["name"]}]
+        having = [row for row in mine if row.get("policy") == self.name]
+        if not there:
+            return [f"{row['name']} still reports the policy" for row in having]
+        types = {row.get("type") for row in having}
+        lacking = [row for row in mine if row not in having and (not types or row.get("type") in types)]
+        wrong = [f"{row['name']} does not report the policy" for row in lacking]
+        return sorted(wrong) or ([] if mine else ["no such queue is listed"])
 
     @property
     def _vhost(self) -> str:

@@ -190,7 +190,8 @@ def policies(cluster: LocalCluster) -> dict[str, str | None]:
     return {row["name"]: row.get("policy") for row in cluster.api("b1").queue_states("operators")}
 
 
-def test_a_policy_is_seen_on_its_queue_and_gone_again(formed: LocalCluster, play: Any) -> None:
+def policies_while_set(formed: LocalCluster, play: Any, **fields: Any) -> dict[str, str | None]:
+    """Return the policy of each queue during a step that is proven, and is gone after it."""
     seen: list[dict[str, str | None]] = []
     proven = PolicyInjection.prove
 
@@ -201,10 +202,29 @@ def test_a_policy_is_seen_on_its_queue_and_gone_again(formed: LocalCluster, play
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(PolicyInjection, "prove", prove)
-        [journal] = play(SetPolicy(at_s=0, for_s=2, queue="q2", definition={"delivery-limit": 5})).values()
+        step = SetPolicy(**{"at_s": 0, "for_s": 2, "definition": {"delivery-limit": 5}, **fields})
+        [journal] = play(step).values()
     assert states(journal) == PROVEN, journal
-    assert [name for name, policy in seen[0].items() if policy == PolicyInjection.name] == ["q2"]
     assert PolicyInjection.name not in policies(formed).values()
+    return seen[0]
+
+
+def test_a_policy_is_set_on_its_queue_and_removed_again(formed: LocalCluster, play: Any) -> None:
+    seen = policies_while_set(formed, play, queue="q2")
+    assert [name for name, policy in seen.items() if policy == PolicyInjection.name] == ["q2"]
+
+
+def test_a_policy_is_set_on_the_queues_of_types_that_have_its_keys(formed: LocalCluster, play: Any) -> None:
+    """A queue's name may have characters that mean something in a pattern."""
+    api, classic = formed.api("b1"), "q.1+"
+    api.declare_queue("operators", classic, arguments={"x-queue-type": "classic"})
+    try:
+        for_quorum = policies_while_set(formed, play)
+        assert (for_quorum["q1"], for_quorum[classic]) == (PolicyInjection.name, None)
+        for_one = policies_while_set(formed, play, queue=classic, definition={"max-length": 1000})
+        assert (for_one["q1"], for_one[classic]) == (None, PolicyInjection.name)
+    finally:
+        api.delete_queue("operators", classic)
 
 
 @pytest.mark.brokers

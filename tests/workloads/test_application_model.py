@@ -85,6 +85,7 @@ FILES: dict[str, dict[str, Any]] = {
         "schedule": [FAULT | {"fault": "hold_method", "method": "basic.consum-ok", "hold_s": 1}]
     },
     "a method that both sides send": {"schedule": [FAULT | {"fault": "drop_method", "method": "basic.ack"}]},
+    "a publish that never arrives": {"schedule": [FAULT | {"fault": "drop_method", "method": "basic.publish"}]},
     "an error that there is not": {
         "schedule": [FAULT | {"fault": "answer_method", "method": "queue.declare", "code": 599}]
     },
