@@ -298,7 +298,7 @@ def main() -> int:
     within = True
     with formed(arguments.homes) as clusters:
         for queue_type, queues in itertools.product(arguments.queue_types, arguments.queues):
-            title, workload = f"{queues} {queue_type}", laid_out(arguments, queue_type, queues)
+            title, workload = f"{queues} of type {queue_type}", laid_out(arguments, queue_type, queues)
             found = compare(title, clusters, workload, rounds=arguments.rounds, plan=plan)
             for version, sides in found.items():
                 row, ratios = row_of(title, version, sides)

@@ -59,7 +59,7 @@ ECHO_VHOST = "echo"
 #: Longer than a measurement, as the echo does not answer heartbeats.
 HEARTBEAT_S = 600
 #: In place of a version.
-NO_BROKER = "none"
+NO_BROKER = "no broker"
 SECOND_US = 1_000_000
 
 Moments = npt.NDArray[np.int64]

@@ -88,8 +88,8 @@ MNESIA_NOT_FLUSHED = Expectation(
     "mnesia:sync_log/0; erlang/otp#3975).",
 )
 
-#: Entries of a quorum queue's log have checksums. A member or a node that finds one wrong stays away, until it is
-#: removed from the queue or the cluster, and added again.
+#: Entries of a quorum queue's log have checksums. A node that finds one wrong in its write-ahead log does not start. A
+#: member that finds one wrong in a segment stayed away on 4.0.5, and came back on 4.3.6.
 DAMAGE_IS_NOTICED = partial(
     Expectation,
     broker=">=4.0",

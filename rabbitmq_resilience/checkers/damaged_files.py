@@ -39,7 +39,7 @@ def lost_with_files(
             index
             for index, one in enumerate(facts.queues)
             if one.holders & step.damaged
-            and not (one.kind != "classic" and not one.holders & earlier and _goes_on(history, index, step))
+            and (one.kind == "classic" or one.holders & earlier or not _goes_on(history, index, step))
         ]
         mine = np.isin(queue, sorted({shard for index in exposed for shard in shards.group_of(index)} | {*exposed}))
         mine &= sent_us < max(facts.first_up_us(node, after_us=step.possible_us[1]) for node in step.damaged)

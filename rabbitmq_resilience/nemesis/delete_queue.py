@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal
 
 from rabbitmq_resilience.history.events import Effect
 from rabbitmq_resilience.model.errors import ClusterError
-from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis.fault import FaultContext, Proof, left_over, serving_node
 from rabbitmq_resilience.nemesis.on_queue import QueueStep
 from rabbitmq_resilience.nemesis.targets import Resolver
@@ -22,9 +21,9 @@ class DeleteQueue(QueueStep):
 
     fault: Literal["delete_queue"] = "delete_queue"
 
-    def problems(self, topology: Topology, workload: WorkloadBase) -> Mapping[str, str]:  # noqa: ARG002 - one form for all
-        text = workload.deleting_problem(self.queue)
-        return {"queue": text} if text else {}
+    def queue_problem(self, workload: WorkloadBase) -> str:
+        """Return why the queue cannot be deleted and declared again; empty if it can."""
+        return workload.deleting_problem(self.queue)
 
     def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> DeleteInjection:  # noqa: ARG002 - one form for all
         return DeleteInjection(context, self.queue, serving_node(context))

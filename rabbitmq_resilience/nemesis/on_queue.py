@@ -20,8 +20,12 @@ class QueueStep(ScheduledFault):
     example: ClassVar[str] = "queue: q1"
 
     def problems(self, topology: Topology, workload: WorkloadBase) -> Mapping[str, str]:  # noqa: ARG002 - one form for all
-        text = workload.emptying_problem(self.queue)
+        text = self.queue_problem(workload)
         return {"queue": text} if text else {}
+
+    def queue_problem(self, workload: WorkloadBase) -> str:
+        """Return why the step cannot act on that queue; empty if it can."""
+        return workload.emptying_problem(self.queue)
 
     def footprint(self, topology: Topology) -> Footprint:  # noqa: ARG002 - queues are everywhere
         return Footprint(resources=frozenset({f"what is in {self.queue}"}))

@@ -191,16 +191,17 @@ def refuses_messages(findings: Mapping[str, Finding]) -> bool:
 
 def loses_with_power(findings: Mapping[str, Finding]) -> bool:
     """Return whether a power cut explains each lost message, and nothing else is wrong with what arrived."""
-    found = findings.get("no_loss")
-    others = ("unexpected", "duplicates_forbidden")
-    return found is not None and not any(found.numbers.get(name, 1) for name in (WITHOUT_POWER_CUT, *others))
+    return _has_none(findings.get("no_loss"), WITHOUT_POWER_CUT, "unexpected", "duplicates_forbidden")
 
 
 def forgets_with_power(findings: Mapping[str, Finding]) -> bool:
     """Return whether a power cut of all nodes explains each declaration that is gone, and nothing else is wrong."""
-    found = findings.get("metadata")
-    names = (WITHOUT_POWER_CUT, "created_in_a_minority")
-    return found is not None and not any(found.numbers.get(name, 1) for name in names)
+    return _has_none(findings.get("metadata"), WITHOUT_POWER_CUT, "created_in_a_minority")
+
+
+def _has_none(found: Finding | None, *names: str) -> bool:
+    """Return whether all numbers of those names are in the finding, and are 0."""
+    return found is not None and all(found.numbers.get(name) == 0 for name in names)
 
 
 FINDINGS_TRACES: Mapping[str, FindingsTrace] = {

@@ -24,8 +24,9 @@ CAUSES = {
     "machine": "the machine was too busy",
     "suite": "this suite",
 }
-#: The causes for which INVALID is what the suite is for.
+#: The causes for which INVALID is what the suite is for, and those for which it is not.
 _FOUND = {"rabbitmq", "client"}
+_NOT_FOUND = {"machine", "suite"}
 _NOT_EXPLAINED = "not explained"
 
 
@@ -71,6 +72,11 @@ class LedgerRun:
     def is_false_alarm(self) -> bool:
         """Return whether the run is INVALID, not as expected, and neither RabbitMQ nor the client is to blame."""
         return bool(self.verdict["verdict"] == "INVALID" and not self.held and self.cause not in _FOUND)
+
+    @property
+    def is_explained_away(self) -> bool:
+        """Return whether the run is INVALID, and the suite or the machine is known to be to blame."""
+        return self.word == "INVALID" and self.cause in _NOT_FOUND
 
     @property
     def said(self) -> str:

@@ -72,7 +72,7 @@ class TrackRecord:
     @classmethod
     def of(cls, runs: Sequence[LedgerRun]) -> Self:
         """Count the verdicts of ``runs``."""
-        counted = [run for run in runs if not (run.word == "INVALID" and run.cause in ("suite", "machine"))]
+        counted = [run for run in runs if not run.is_explained_away]
         counts = Counter(run.word for run in counted)
         judged = counts["VALID"] + counts["INVALID"]
         word = "INVALID" if counts["INVALID"] else "VALID"

@@ -105,7 +105,8 @@ class Reference:
         return any(self.surely_absent(act, node, tick) for act in self.case.acts)
 
     def surely_absent(self, act: Act, node: str, tick: int) -> bool:
-        """Whoever may serve all the same is surely away between two looks that saw it down, and none up before."""
+        """Return whether the act surely took ``node`` away then. One that may serve all the same is surely away between
+        two looks that saw it down, with none up before."""
         if node not in act.down or not act.surely(tick):
             return False
         if not act.serves:
