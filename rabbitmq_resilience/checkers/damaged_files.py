@@ -12,7 +12,7 @@ Only messages that were sent before the node was up again can be lost.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -34,12 +34,16 @@ def lost_with_files(
     facts = history.facts
     steps = sorted((s for s in facts.steps if s.injected and s.damaged), key=lambda step: step.possible_us[0])
     for number, step in enumerate(steps):
-        earlier = frozenset().union(*(before.damaged for before in steps[:number])) - step.damaged
         exposed = [
             index
             for index, one in enumerate(facts.queues)
             if one.holders & step.damaged
-            and (one.kind == "classic" or one.holders & earlier or not _goes_on(history, index, step))
+            and step.damages(one.kind)
+            and (
+                one.kind == "classic"
+                or one.holders & _damaged_before(steps[:number], one.kind) - step.damaged
+                or not _goes_on(history, index, step)
+            )
         ]
         mine = np.isin(queue, sorted({shard for index in exposed for shard in shards.group_of(index)} | {*exposed}))
         mine &= sent_us < max(facts.first_up_us(node, after_us=step.possible_us[1]) for node in step.damaged)
@@ -49,6 +53,11 @@ def lost_with_files(
                 f"a stored file of {nodes} {was} damaged, and no majority without it is known to have the messages",
                 mine,
             )
+
+
+def _damaged_before(steps: Sequence[ObservedFault], queue_type: str) -> frozenset[str]:
+    """Return the nodes of which ``steps`` damaged a file of queues of that type."""
+    return frozenset().union(*(step.damaged for step in steps if step.damages(queue_type)))
 
 
 def _goes_on(history: History, queue: int, step: ObservedFault) -> bool:

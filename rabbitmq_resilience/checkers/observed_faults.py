@@ -47,6 +47,11 @@ class ObservedFault:
         """Return the nodes of which a stored file was damaged."""
         return frozenset(self.effect.nodes_damaged)
 
+    def damages(self, queue_type: str) -> bool:
+        """Return whether a damaged file may be of a queue of that type."""
+        of_type = "quorum" if queue_type == "quorum" else "classic"
+        return bool(self.damaged) and self.effect.type_damaged in ("", of_type)
+
     @cached_property
     def cut(self) -> frozenset[Pair]:
         return pairs(self.effect.links_cut)

@@ -36,6 +36,8 @@ class Effect:
     becomes: str = ""
     #: Nodes of which a stored file was damaged while they were away.
     nodes_damaged: tuple[str, ...] = ()
+    #: Whose file that was: of "quorum" queues, or of "classic" ones, which all others are. Empty: of any.
+    type_damaged: str = ""
     #: All stable feature flags are enabled in the end.
     feature_flags: bool = False
     #: The nodes that are down may serve all the same, for a while or all the time.
@@ -54,7 +56,7 @@ class Effect:
 
 
 #: Fields that events have only if they are not empty: records had no such field once.
-_LEFT_OUT_IF_EMPTY = frozenset({"becomes", "nodes_damaged", "feature_flags", "nodes_may_serve"})
+_LEFT_OUT_IF_EMPTY = frozenset({"becomes", "nodes_damaged", "type_damaged", "feature_flags", "nodes_may_serve"})
 
 #: How to read a recorded value, by the type of the field's default.
 _READ: Mapping[type, Callable[[Any], Any]] = {

@@ -26,7 +26,7 @@ from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 Kind = Literal["segment", "write_ahead_log", "snapshot", "message_store", "queue_index"]
 How = Literal["flip_bits", "cut_tail", "old_copy"]
 
-#: Where brokers from 3.10 to 4.3 keep each kind, below their folder of data. Those of quorum queues come first.
+#: Where brokers from 3.10 to 4.3 keep each kind, below their folder of data.
 PATTERNS: Mapping[Kind, str] = {
     "segment": "**/quorum/**/*.segment",
     "write_ahead_log": "**/quorum/**/*.wal",
@@ -34,6 +34,8 @@ PATTERNS: Mapping[Kind, str] = {
     "message_store": "**/msg_store_persistent/*.rdq",
     "queue_index": "**/queues/*/*.[iq]*",
 }
+#: The kinds that classic queues have, mirrored or not; the others are those of quorum queues.
+OF_CLASSIC: frozenset[Kind] = frozenset({"message_store", "queue_index"})
 #: How long the files may take to change after they were copied.
 CHANGED_WITHIN_S = 20.0
 
@@ -50,7 +52,8 @@ class DamageFile(ProcessStep):
     In a quorum queue nothing that was confirmed may be lost if a message that was sent after the kill is confirmed
     before the node starts again: then a majority without this node has all that came before, unless a file of another
     member was damaged earlier. Otherwise, and in classic queues, losses of messages that were sent before the node was
-    up again are reported and permitted.
+    up again are reported and permitted. A file of quorum queues permits no loss in classic ones, and the
+    reverse.
     """
 
     fault: Literal["damage_file"] = "damage_file"
@@ -86,7 +89,8 @@ class DamageFileInjection(ProcessInjection):
 
     @property
     def effect(self) -> Effect:
-        return Effect(nodes_down=self.nodes, nodes_damaged=self.nodes)
+        of_type = "classic" if self.stated.file in OF_CLASSIC else "quorum"
+        return Effect(nodes_down=self.nodes, nodes_damaged=self.nodes, type_damaged=of_type)
 
     def take_all(self) -> None:
         """Kill the nodes, and damage a file of each. Raise ``ClusterError`` if there is none of that kind."""

@@ -116,6 +116,7 @@ def fault(
     operation: bool = False,
     becomes: str = "",
     damaged: Sequence[str] = (),
+    type_damaged: str = "",
     feature_flags: bool = False,
     may_serve: bool = False,
     states: Sequence[str] = ("injecting", "injected", "proven", "healing", "healed", "heal_proven"),
@@ -136,6 +137,8 @@ def fault(
         effect["becomes"] = becomes
     if damaged:
         effect["nodes_damaged"] = list(damaged)
+    if type_damaged:
+        effect["type_damaged"] = type_damaged
     if feature_flags:
         effect["feature_flags"] = True
     if may_serve:

@@ -33,12 +33,22 @@ def judged(
     *damages: Damage,
     kind: str = "quorum",
     states: Sequence[str] = STATES,
+    of_type: str = "",
     more: Sequence[Any] = (),
 ) -> Finding:
     """Judge a run in which messages were sent at ``sent_s``, of which those in ``lost`` never arrived. Each node is
     damaged from when to when, and up 2 s after that."""
     steps = [
-        fault(start_s, end_s, step=number, name="damage_file", down=[node], damaged=[node], states=states)
+        fault(
+            start_s,
+            end_s,
+            step=number,
+            name="damage_file",
+            down=[node],
+            damaged=[node],
+            type_damaged=of_type,
+            states=states,
+        )
         for number, (start_s, end_s, node) in enumerate(damages)
     ]
     away = {node: [(start_s, end_s + 2, "down")] for start_s, end_s, node in damages}
@@ -91,3 +101,16 @@ def test_a_message_that_was_only_written_shows_no_majority() -> None:
 def test_a_step_that_failed_may_have_damaged_a_file() -> None:
     finding = judged((1, 5, 50), [1], ONE, states=("injecting", "unproven", "healing", "healed"))
     assert "b1 may have been damaged" in finding.summary
+
+
+@pytest.mark.parametrize(
+    ("kind", "of_type", "verdict"),
+    [
+        ("quorum", "quorum", Verdict.VALID),
+        ("quorum", "classic", Verdict.INVALID),
+        ("classic", "classic", Verdict.VALID),
+        ("classic", "quorum", Verdict.INVALID),
+    ],
+)
+def test_a_damaged_file_takes_nothing_from_queues_of_another_type(kind: str, of_type: str, verdict: Verdict) -> None:
+    assert judged((1, 5, 50), [1], ONE, kind=kind, of_type=of_type).verdict is verdict

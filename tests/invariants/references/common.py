@@ -74,6 +74,8 @@ class Step:
     end_s: float
     node: str = ""
     skipped: bool = False
+    #: Of a damaged file: "quorum" or "classic", as its queues are, or "" if that is not known.
+    of_type: str = ""
 
     @property
     def is_fault(self) -> bool:
@@ -119,8 +121,8 @@ def step_events(steps: Sequence[Step]) -> list[Any]:
         elif step.name in ("kill", "pause"):
             events.append(fault(step.start_s, step.end_s, step=number, name=step.name, down=[step.node]))
         elif step.name == DAMAGE:
-            node = [step.node]
-            events.append(fault(step.start_s, step.end_s, step=number, name=step.name, down=node, damaged=node))
+            at, node = (step.start_s, step.end_s), [step.node]
+            events.append(fault(*at, step=number, name=step.name, down=node, damaged=node, type_damaged=step.of_type))
         elif step.name == "rebalance":
             events.append(fault(step.start_s, step.end_s, step=number, name=step.name, operation=True))
         else:
@@ -204,7 +206,8 @@ def drawn_steps(
             break
         name, node = source.choice(names), source.choice(NODES)
         skipped = source.random() < 0.1
-        steps.append(Step(name, start_s, end_s, node, skipped))
+        of_type = source.choice(["", "quorum", "classic"]) if name == DAMAGE else ""
+        steps.append(Step(name, start_s, end_s, node, skipped, of_type))
         if not skipped and name in ("kill", "pause", DAMAGE):
             aways.append(Away(node, start_s, end_s + 2, "suspended" if name == "pause" else "down"))
         if not skipped and name == "partition" and end_s - start_s >= 10:

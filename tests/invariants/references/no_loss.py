@@ -154,9 +154,11 @@ def may_be_lost(case: Case, message: Message) -> bool:
     """Whether a file of the message's queue was damaged after it was sent, and no majority of whole copies is known to
     have the message."""
     damages = [step for step in case.steps if step.name == DAMAGE and not step.skipped and step.node in case.members]
+    others = "classic" if case.kind == "quorum" else "quorum"
+    damages = [step for step in damages if step.of_type != others]
     for step in damages:
         if message.sent_s < back_s(case, step):
-            others = [one for one in damages if one.start_s < step.start_s and one.node != step.node]
+            earlier = [one for one in damages if one.start_s < step.start_s and one.node != step.node]
             later = [
                 m
                 for m in case.messages
@@ -165,7 +167,7 @@ def may_be_lost(case: Case, message: Message) -> bool:
                 and step.start_s <= m.sent_s
                 and m.sent_s + CONFIRMED_AFTER_S < step.end_s
             ]
-            if case.kind == "classic" or others or not later:
+            if case.kind == "classic" or earlier or not later:
                 return True
     return False
 
