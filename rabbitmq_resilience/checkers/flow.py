@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -193,7 +194,7 @@ class Passages:
         order = np.argsort(which, kind="stable")
         edges = np.searchsorted(which[order], np.arange(count + 1))
         took_ms = self.took_us[order] / 1000
-        latency = [np.median(took_ms[a:b]) if a < b else np.nan for a, b in itertools.pairwise(edges.tolist())]
+        latency = [np.median(took_ms[a:b]) if a < b else np.nan for a, b in pairwise(edges.tolist())]
         taken, owed, delivered = (rates(moments) for moments in (self.confirmed_us, self.owed_us, self.received_us))
         return Windows(taken, owed, delivered, np.array(latency), target_per_s)
 
@@ -266,16 +267,11 @@ class SteadyFlow(InvariantSpec):
     def _stretches(self, facts: Facts, load: LoadEvent | None, span_us: Period) -> Iterator[Period]:
         steps = [step for step in facts.steps if step.injected]
         faults = times((step.possible_us[0], step.possible_us[1] + self.grace_s * 1e6) for step in steps)
-        processing = Variation(None)
-        if load is not None:
-            processing = Variation.of(vars(load), "processing_ms", "variable_processing", begins_us=load.begins_us)
+        varying = [facts.rate, *(() if load is None else _processing(load))]
         for stretch in left(span_us, faults):
-            pieces = [
-                ((start, end), (per_s, took_ms))
-                for begin, until, per_s in facts.rate.pieces(*stretch)
-                for start, end, took_ms in processing.pieces(begin, until)
-            ]
-            for (per_s, _), same in itertools.groupby(pieces, key=lambda piece: piece[1]):
+            edges = sorted({edge for each in varying for piece in each.pieces(*stretch) for edge in piece[:2]})
+            pieces = [((start, end), tuple(each.at(start) for each in varying)) for start, end in pairwise(edges)]
+            for (per_s, *_), same in itertools.groupby(pieces, key=lambda piece: piece[1]):
                 spans = [span for span, _ in same]
                 if per_s != 0 and spans[-1][1] - spans[0][0] >= WINDOWS_MIN * self.window_s * 1e6:
                     yield spans[0][0], spans[-1][1]
@@ -316,6 +312,12 @@ class SteadyFlow(InvariantSpec):
             text = f"publishers had {waiting:.0%} of what they may have in flight"
             return f"{text}: the publishers were too slow for the load, and not the cluster"
         return "" if seen.answer.acceptable else others
+
+
+def _processing(load: LoadEvent) -> Iterator[Variation]:
+    """Yield how long consumers take for a message, for those of the load and of each of its services."""
+    for of in (vars(load), *load.services):
+        yield Variation.of(of, "processing_ms", "variable_processing", begins_us=load.begins_us)
 
 
 def _number(ms: float) -> float | None:

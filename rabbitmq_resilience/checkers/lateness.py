@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rabbitmq_resilience.checkers.facts import Facts
-from rabbitmq_resilience.checkers.machine_load import describe_others, disturbed_s, looks
+from rabbitmq_resilience.checkers.machine_load import describe_disturbed, describe_others, disturbed_s, looks
 from rabbitmq_resilience.checkers.times import Period, left, times
 from rabbitmq_resilience.checkers.units import seconds
 from rabbitmq_resilience.history.events import MachineEvent
@@ -55,7 +55,9 @@ def of_this_machine(
         return f"{longest} waited for a processor of this machine for {waited_s:.3g} s of that"
     if not came or took_s - disturbed_s(facts, start_us, end_us, without=without) > allowed_s:
         return ""
-    return describe_others(facts, start_us, end_us, without=without)
+    return describe_others(facts, start_us, end_us, without=without) or describe_disturbed(
+        facts, start_us, end_us, without=without
+    )
 
 
 def seen_late(

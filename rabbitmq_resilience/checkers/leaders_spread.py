@@ -43,7 +43,8 @@ class LeadersSpread(InvariantSpec):
     may lead two each. Only queues of the load count, and no classic ones that are not mirrored. A quorum queue with one
     member counts, as it does for RabbitMQ, and cannot be moved: a node that leads nothing else may lead any number.
 
-    The time after the next fault or rebalancing is not judged. The verdict is UNKNOWN if leaders were not seen for 10 s
+    The time after the next rebalancing, or the next begin or end of a fault, is not judged: RabbitMQ moves no leader to
+    a node that comes back. The verdict is UNKNOWN if leaders were not seen for 10 s
     when they had to be spread. If they were not seen at all between that moment and the next fault, they must have been
     spread at the last look, at most 10 s before that fault."""
 
@@ -85,15 +86,16 @@ class LeadersSpread(InvariantSpec):
         return Finding(Verdict.VALID, summary, numbers, (), coverage)
 
     def _looked_until_us(self, facts: Facts, start_us: int, rebalanced: list[int]) -> float:
-        """Return the moment of the next fault or rebalancing, or of the end of the record."""
-        faults = [step.possible_us[0] for step in facts.steps if not _rebalances(step)]
+        """Return the moment of the next begin or end of a fault, of the next rebalancing, or of the end of the
+        record."""
+        faults = [t_us for step in facts.steps if step.is_fault for t_us in (step.possible_us[0], step.sure_us[1])]
         last_us = facts.events[-1].t_us
         moves: list[float] = [*faults, *rebalanced, facts.phases.get("end", last_us) + 1, last_us + 1]
         return min(t_us for t_us in moves if t_us > start_us)
 
 
 def _rebalances(step: ObservedFault) -> bool:
-    return not step.is_fault and "injected" in step.states
+    return step.fault == "rebalance" and "injected" in step.states
 
 
 def _unseen(looks: Sequence[_Look], span_us: Period, due_us: float) -> Period | None:

@@ -11,7 +11,7 @@ from rabbitmq_resilience.history.events import SampleEvent
 
 #: How long a queue may be missing from listings after it was declared.
 DECLARED_WITHIN_S = 5.0
-_ENDS = ("connection_lost", "killed", "stopped")
+_ENDS = ("connection_lost", "killed", "stopped", "hung")
 
 
 def lists_all(facts: Facts, sample: SampleEvent) -> bool:

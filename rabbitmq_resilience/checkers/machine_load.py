@@ -110,9 +110,27 @@ def describe_others(facts: Facts, start_us: float, end_us: float, *, without: Se
     others = others_cpu(facts, start_us, end_us, without=without)
     if others < OTHERS_CPU_MIN:
         return ""
+    named = _named(facts, start_us, end_us, without)
+    return f"other programs took up to {others:.0%} of this machine's processors then{named}"
+
+
+def describe_disturbed(facts: Facts, start_us: float, end_us: float, *, without: Sequence[Period] = ()) -> str:
+    """Return in words for how long others can have used ``OTHERS_CPU_MIN`` in that time; empty if they did not."""
+    lasting_s = disturbed_s(facts, start_us, end_us, without=without)
+    if not lasting_s:
+        return ""
+    named = _named(facts, start_us, end_us, without)
+    return (
+        f"other programs may have taken {OTHERS_CPU_MIN:.0%} of this machine's processors for {lasting_s:.3g} s of "
+        f"that{named}"
+    )
+
+
+def _named(facts: Facts, start_us: float, end_us: float, without: Sequence[Period]) -> str:
+    """Return the programs that used most in that time, in brackets; empty if none is known."""
     spans = left((start_us, end_us), times(without))
-    named = ", ".join(names_of_others([look for look in looks_of(facts) if look.within_s(spans)]))
-    return f"other programs took up to {others:.0%} of this machine's processors then{named and f' ({named})'}"
+    names = ", ".join(names_of_others([look for look in looks_of(facts) if look.within_s(spans)]))
+    return f" ({names})" if names else ""
 
 
 def names_of_others(seen: Sequence[Look]) -> list[str]:

@@ -211,12 +211,12 @@ def kept_us(facts: Facts, worker: str) -> Iterator[Period]:
             continue
         if event.event == "connected" and "connection" in since:
             yield since.pop("connection"), event.t_us
-        elif event.event in _GONE:
-            since.setdefault("connection", event.t_us)
         elif event.event == "blocked":
             since.setdefault("block", event.t_us)
-        elif event.event == "unblocked" and "block" in since:
+        elif "block" in since:  # unblocked, or its connection or process is gone
             yield since.pop("block"), event.t_us
+        if event.event in _GONE:
+            since.setdefault("connection", event.t_us)
     yield from ((start_us, NEVER_US) for start_us in since.values())
 
 

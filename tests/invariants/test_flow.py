@@ -148,6 +148,20 @@ def test_each_load_is_looked_at_by_itself() -> None:
     assert check(history(lambda _: 100, told=pause)).verdict is Verdict.UNKNOWN
 
 
+def test_where_a_service_slows_down_another_load_begins() -> None:
+    """Until 16 s after the load began it takes all, and then a tenth of it."""
+    steps = [{"processing_ms": 5, "for_s": 6}, {"processing_ms": 100, "for_s": 20}]
+    service = {"name": "s", "queues": 1, "consumers": 1, "processing_ms": 5, "variable_processing": steps}
+
+    def delivered(at_s: float) -> float:
+        return 100 if at_s < 16 else 10
+
+    for of_load in (load(processing_ms=5, variable_processing=steps), load(services=[service])):
+        assert check(history(lambda _: 100, delivered=delivered, told=of_load)).verdict is Verdict.VALID
+    collapses = history(lambda _: 100, delivered=delivered)
+    assert check(collapses).numbers["answer"] == Answer.COLLAPSES.value
+
+
 def test_unknown_next_to_busy_programs() -> None:
     busy = [event(at_s, "machine", busy=1.0, others=0.3) for at_s in range(1, 32, 5)]
     assert check(history(in_turn(90, 5, 3), lambda _: 0.02, *busy)).verdict is Verdict.UNKNOWN

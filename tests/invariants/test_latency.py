@@ -172,6 +172,18 @@ def test_a_publisher_that_was_kept_from_sending_did_not_lag(kept: dict[str, Any]
     assert check(history(late, (), *events)).verdict is Verdict.INVALID
 
 
+@pytest.mark.parametrize("ended", ["killed", "connection_lost", "hung"])
+def test_a_block_ends_with_the_process_that_was_blocked(ended: str) -> None:
+    """Another process takes over at once, and lags by itself from then on."""
+
+    def client(at_s: float, what: str, life: int = 0) -> Any:
+        return event(at_s, "worker", worker="publisher-0", event=what, node="a1", detail="", life=life)
+
+    rows = [row(n, 1 + n * 0.1, sent_s=1.5 + n * 0.1) for n in range(90)]
+    events = [client(0.6, "blocked"), client(0.7, ended), client(0.8, "started", 1), client(0.9, "connected", 1)]
+    assert check(history(rows, (), load(), *events), within_ms=1000).verdict is Verdict.UNKNOWN
+
+
 @pytest.mark.parametrize(
     ("took_s", "part", "node", "verdict"),
     [

@@ -216,6 +216,18 @@ def test_others_excuse_what_came_and_not_what_never_came(message: Messages) -> N
     assert not of_this_machine(facts, THREE, start_us, end_us, allowed_s=12, came=True)  # over twice as late
 
 
+def test_others_excuse_a_delay_that_they_can_have_made_in_a_part_of_it(message: Messages) -> None:
+    """They took 60 % for 5 s of the 16 s, of which 15 s are allowed: 15 % on average."""
+    machine = [event(at, "machine", busy=1.0, others=0.6 if at == 80 else 0.0) for at in range(5, 140, 5)]
+    facts = history((), (), [cluster(), phases(), machine]).facts
+    start_us, end_us = (facts.origin_us + at * 1_000_000 for at in (70, 86))
+    excuse = of_this_machine(facts, THREE, start_us, end_us, allowed_s=15, came=True)
+    message(excuse)
+    assert "25%" in excuse
+    assert "5 s" in excuse
+    assert not of_this_machine(facts, THREE, start_us, end_us, allowed_s=10, came=True)
+
+
 @pytest.mark.parametrize("told", [None, "much", [1], -0.5, math.nan, math.inf])
 def test_damaged_records_of_others_excuse_nothing(told: Any) -> None:
     damaged = [event(at, "machine", busy=1.0, others=told) for at in range(5, 140, 5)]

@@ -109,6 +109,21 @@ def test_unknown_where_a_fault_moves_leaders_before_the_time_is_over() -> None:
     assert finding.verdict is Verdict.UNKNOWN
 
 
+def test_a_node_that_comes_back_after_the_rebalancing_leads_nothing() -> None:
+    killed = fault(15, 60, step=1, name="kill", down=["c1"])
+    states = node_states(unlike={"c1": [(15, 62, "down")]})
+    even, uneven = led(0, 95, "a1", "b1", "a1"), led(0, 95, "a1", "a1", "a1")
+    assert check(rebalanced(40), killed, even, states=states).verdict is Verdict.VALID
+    assert check(rebalanced(40), killed, uneven, states=states).verdict is Verdict.INVALID
+
+
+def test_other_operations_rebalance_nothing_and_end_nothing() -> None:
+    policy = fault(45, 60, step=1, name="set_policy", operation=True)
+    assert check(policy, led(0, 95, "a1", "a1", "a1")).verdict is Verdict.UNKNOWN
+    uneven_later = led(0, 50, "a1", "b1", "c1"), led(50, 95, "a1", "a1", "a1")
+    assert check(rebalanced(40), policy, *uneven_later).verdict is Verdict.INVALID
+
+
 def test_unknown_while_leaders_are_not_known() -> None:
     assert check(rebalanced(40), led(0, 95, "a1", None, "c1")).verdict is Verdict.UNKNOWN
     assert check(rebalanced(40)).verdict is Verdict.UNKNOWN

@@ -148,3 +148,26 @@ def test_bytes_have_a_bound_of_their_own(bytes_max: int | None, verdict: Verdict
         assert "300" in finding.summary
         assert "+40.000 s" in finding.summary
         assert finding.numbers["nodes_over"] == 3
+
+
+def test_a_node_that_still_breaks_the_bound_of_bytes_while_its_alarm_is_raised_is_unknown() -> None:
+    metrics = [
+        *(
+            told("memory_used", node, lambda at, high=node == "b1": 400.0 if high and at >= 50 else 200.0)
+            for node in THREE
+        ),
+        *(told("memory_limit", node, 1 * GB) for node in THREE),
+    ]
+    raised = fault(50, 95, name="alarm", alarm="memory", alarmed=["b1"])
+    past = history((), (), [cluster(), queues("q1"), phases(), node_states(), *raised], metrics=metrics)
+    assert Memory(bytes_max=300).check(past).verdict is Verdict.UNKNOWN
+    assert Memory(bytes_max=401).check(past).verdict is Verdict.VALID
+
+
+def test_a_node_over_both_bounds_counts_once() -> None:
+    metrics = [
+        *(told("memory_used", node, 2.0 * GB) for node in THREE),
+        *(told("memory_limit", n, 1.0 * GB) for n in THREE),
+    ]
+    past = history((), (), [cluster(), queues("q1"), phases(), node_states()], metrics=metrics)
+    assert Memory(bytes_max=300).check(past).numbers["nodes_over"] == 3
