@@ -11,28 +11,37 @@ from rabbitmq_resilience.history.events import SampleEvent
 
 #: How long a queue may be missing from listings after it was declared.
 DECLARED_WITHIN_S = 5.0
+#: The queue that a step deleted in early records.
+ANY_QUEUE = ""
 _ENDS = ("connection_lost", "killed", "stopped", "hung")
 
 
 def lists_all(facts: Facts, sample: SampleEvent) -> bool:
     """Return whether a sample lists each queue that must exist.
 
-    A queue that its consumer declares must exist while the consumer is connected. While a step may delete queues, none
-    must exist.
+    A queue that its consumer declares must exist while the consumer is connected. While a step may have deleted a
+    queue, that queue need not exist.
     """
-    if sample.t_us in facts.once(_deleting):
+    deleted, connected = facts.once(_deleted), facts.once(_connected)
+    if any(sample.t_us in deleted[name] for name in deleted.keys() & {ANY_QUEUE}):
         return True
-    connected = facts.once(_connected)
     return all(
-        queue.name in sample.queues
+        queue.name in sample.queues or (queue.name in deleted and sample.t_us in deleted[queue.name])
         for queue in facts.queues
         if queue.consumer is None or any(start <= sample.t_us < end for start, end in connected.get(queue.consumer, ()))
     )
 
 
-def _deleting(facts: Facts) -> Times:
-    deleting = (step.possible_us for step in facts.steps if step.injected and step.fault == "delete_queue")
-    return later(times(deleting), end_us=DECLARED_WITHIN_S * 1e6)
+def _deleted(facts: Facts) -> Mapping[str, Times]:
+    """Return when steps may have deleted each queue. Early records do not say which: these are under ``ANY_QUEUE``."""
+    deleting = [step for step in facts.steps if step.injected and step.fault == "delete_queue"]
+    return {
+        name: later(
+            times(step.possible_us for step in deleting if step.effect.queue_deleted == name),
+            end_us=DECLARED_WITHIN_S * 1e6,
+        )
+        for name in {step.effect.queue_deleted for step in deleting}
+    }
 
 
 def _connected(facts: Facts) -> Mapping[int, list[Period]]:

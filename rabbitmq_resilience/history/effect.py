@@ -38,6 +38,8 @@ class Effect:
     nodes_damaged: tuple[str, ...] = ()
     #: Whose file that was: of "quorum" queues, or of "classic" ones, which all others are. Empty: of any.
     type_damaged: str = ""
+    #: The queue that an operator deleted, until it is declared again.
+    queue_deleted: str = ""
     #: All stable feature flags are enabled in the end.
     feature_flags: bool = False
     #: The nodes that are down may serve all the same, for a while or all the time.
@@ -56,7 +58,9 @@ class Effect:
 
 
 #: Fields that events have only if they are not empty: records had no such field once.
-_LEFT_OUT_IF_EMPTY = frozenset({"becomes", "nodes_damaged", "type_damaged", "feature_flags", "nodes_may_serve"})
+_LEFT_OUT_IF_EMPTY = frozenset(
+    {"becomes", "nodes_damaged", "type_damaged", "queue_deleted", "feature_flags", "nodes_may_serve"}
+)
 
 #: How to read a recorded value, by the type of the field's default.
 _READ: Mapping[type, Callable[[Any], Any]] = {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from rabbitmq_resilience.history.events import Effect
 from rabbitmq_resilience.model.errors import ClusterError
@@ -36,7 +36,9 @@ class DeleteInjection:
     node: str
     _declared: Mapping[str, Any] = field(default_factory=dict, init=False)
 
-    effect: ClassVar[Effect] = Effect()
+    @property
+    def effect(self) -> Effect:
+        return Effect(queue_deleted=self.queue)
 
     def inject(self) -> None:
         self._declared = self._definitions().get(self.queue, {})

@@ -117,6 +117,7 @@ def fault(
     becomes: str = "",
     damaged: Sequence[str] = (),
     type_damaged: str = "",
+    deleted: str = "",
     feature_flags: bool = False,
     may_serve: bool = False,
     states: Sequence[str] = ("injecting", "injected", "proven", "healing", "healed", "heal_proven"),
@@ -139,6 +140,8 @@ def fault(
         effect["nodes_damaged"] = list(damaged)
     if type_damaged:
         effect["type_damaged"] = type_damaged
+    if deleted:
+        effect["queue_deleted"] = deleted
     if feature_flags:
         effect["feature_flags"] = True
     if may_serve:

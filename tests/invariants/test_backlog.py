@@ -8,7 +8,7 @@ import pytest
 
 from rabbitmq_resilience.checkers.backlog import Backlog
 from rabbitmq_resilience.checkers.verdict import Coverage, Finding, Verdict
-from tests.invariants.literal import PHASES, cluster, event, history, phases, queues
+from tests.invariants.literal import PHASES, cluster, event, fault, history, phases, queues
 from tests.messages import Messages
 
 
@@ -157,6 +157,32 @@ def test_an_exclusive_queue_that_is_not_listed_holds_nothing_while_its_consumer_
     ]
     whole = [cluster(), owned, phases(), *samples, *of_consumer]
     assert Backlog(drained_within_s=30).check(history((), (), whole)).verdict is verdict
+
+
+def test_a_backlog_may_be_usual_where_the_steady_phase_was_not_seen() -> None:
+    """500 messages are left, which are too many unless there were always as many."""
+    left_over = ((10, 500), (29, 500), (30, 2000), (49, 2000), (50, 500), (95, 500))
+    assert check((0, 500), *left_over, drained_within_s=20).verdict is Verdict.VALID
+    assert check((0, 50), *left_over, drained_within_s=20).verdict is Verdict.INVALID
+    assert check((0, None), *left_over, drained_within_s=20).verdict is Verdict.UNKNOWN
+    assert check((0, None), *left_over[:-2], (50, 90), (95, 90), drained_within_s=20).verdict is Verdict.VALID
+
+
+@pytest.mark.parametrize(("deleted", "verdict"), [("q2", Verdict.VALID), ("q1", Verdict.UNKNOWN), ("", Verdict.VALID)])
+def test_only_the_queue_that_a_step_deleted_may_be_missing(deleted: str, verdict: Verdict) -> None:
+    """q2 holds 5,000 messages, and is not listed from 40 to 60 s. Early records do not say which was deleted."""
+    rows = [{"q1": _row(0)} | ({} if 40 <= at < 60 else {"q2": _row(5000 if 38 <= at < 40 else 0)}) for at in range(95)]
+    step = fault(39.5, 60, name="delete_queue", deleted=deleted)
+    whole = [cluster(), queues("q1", "q2"), phases(), step]
+    samples = [event(at, "sample", queues=row) for at, row in enumerate(rows)]
+    assert Backlog(drained_within_s=5).check(history((), (), [*whole, *samples])).verdict is verdict
+
+
+def test_queues_that_are_not_of_the_load_do_not_count() -> None:
+    rows = {"q1": _row(0), "churn-1": {"ready": None, "unacked": None}, "churn-2": _row(5000)}
+    whole = [cluster(), queues("q1"), phases(), *(event(at, "sample", queues=rows) for at in range(95))]
+    finding = Backlog(drained_within_s=5).check(history((), (), whole))
+    assert (finding.verdict, finding.numbers["backlog_peak"]) == (Verdict.VALID, 0)
 
 
 def _place(kind: str = "quorum", consumer: int | None = None) -> dict[str, object]:

@@ -63,7 +63,8 @@ def _drawn(source: random.Random) -> Case:
     skipped = _hide(source, depths, planted)
     if source.random() < 0.1 and not steps:
         start_s, end_s, queue = source.randrange(20, 50), source.randrange(52, 68), source.randrange(2)
-        steps = (Step("delete_queue", start_s, end_s),)
+        of = source.choice(["", NAMES[queue], NAMES[queue], NAMES[1 - queue]])
+        steps = (Step("delete_queue", start_s, end_s, of),)
         planted.append("deleted")
         for at_s in range(start_s + 1, end_s):
             depths[at_s][queue] = None
@@ -129,9 +130,10 @@ def known(case: Case) -> list[tuple[int, int]]:
         if at_s in case.skipped:
             continue
         total, is_known = 0, True
-        for depth in row:
+        for name, depth in zip(NAMES, row, strict=True):
             if depth is None:
-                deleted = any(step.name == "delete_queue" and step.start_s <= at_s <= step.end_s for step in case.steps)
+                deletes = [step for step in case.steps if step.name == "delete_queue" and step.node in ("", name)]
+                deleted = any(step.start_s <= at_s <= step.end_s for step in deletes)
                 is_known = is_known and deleted
             elif depth[0] is None or depth[1] is None:
                 is_known = False

@@ -72,6 +72,7 @@ class Step:
     name: str
     start_s: float
     end_s: float
+    #: Or the queue that is deleted, "" if that is not recorded.
     node: str = ""
     skipped: bool = False
     #: Of a damaged file: "quorum" or "classic", as its queues are, or "" if that is not known.
@@ -123,6 +124,8 @@ def step_events(steps: Sequence[Step]) -> list[Any]:
         elif step.name == DAMAGE:
             at, node = (step.start_s, step.end_s), [step.node]
             events.append(fault(*at, step=number, name=step.name, down=node, damaged=node, type_damaged=step.of_type))
+        elif step.name == "delete_queue":
+            events.append(fault(step.start_s, step.end_s, step=number, name=step.name, deleted=step.node))
         elif step.name == "rebalance":
             events.append(fault(step.start_s, step.end_s, step=number, name=step.name, operation=True))
         else:
