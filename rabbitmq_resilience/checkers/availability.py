@@ -306,7 +306,7 @@ def _end_unseen(queue: str, seen: _Confirms, facts: Facts, usual_s: float, bound
     if open_s > seen.silent_s(usual_s):
         began_us = max([seen.span_us[0], *seen.moments[-1:]])
         yield f"{queue} confirmed nothing from {facts.at(began_us)} until publishing ended {open_s:g} s later; {longer}"
-    elif healed_us is not None and healed_us < end_us and not len(seen.within((healed_us, end_us))):
+    elif healed_us is not None and not len(seen.within((healed_us, max(healed_us, end_us)))):
         yield f"{queue} confirmed nothing after the last healing at {facts.at(healed_us)}; {longer}"
 
 

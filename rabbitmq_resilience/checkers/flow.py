@@ -229,10 +229,10 @@ class SteadyFlow(InvariantSpec):
        last third as in the first, and 100 ms higher;
     5. holds all of it: 95 % of the target, so that the load was not too much.
 
-    1 and 2 are INVALID. The verdict is UNKNOWN without such a stretch, or with less than 30 messages in a window. It is
-    UNKNOWN if less than the target was taken while publishers had less than half of ``in_flight`` under way on average,
-    or nothing limits that: the publishers may have been too slow. It is also UNKNOWN if 1 or 2 happened while other
-    programs took much of this machine.
+    1 and 2 are INVALID. The verdict is UNKNOWN without such a stretch, without one after the last healing, or with less
+    than 30 messages in a window. It is UNKNOWN if less than the target was taken while publishers had less than half of
+    ``in_flight`` under way on average, or nothing limits that: the publishers may have been too slow. It is also
+    UNKNOWN if 1 or 2 happened while other programs took much of this machine.
     """
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})
@@ -262,7 +262,14 @@ class SteadyFlow(InvariantSpec):
         texts = tuple(each.summary for each in looked if each.verdict is worst.verdict)
         judged = Coverage(round(lasting_s(stretches), 3), seconds(span[1] - span[0]))
         examples = texts if worst.verdict is Verdict.INVALID else ()
-        return Finding(worst.verdict, worst.summary, {**worst.numbers, "stretches": len(looked)}, examples[:10], judged)
+        verdict, summary, numbers = worst.verdict, worst.summary, {**worst.numbers, "stretches": len(looked)}
+        if verdict is Verdict.VALID and stretches[-1][0] < (facts.last_healed_us or 0):
+            needed = (
+                f"no {WINDOWS_MIN * self.window_s:g} s with the same load lie {self.grace_s:g} s after the last healing"
+            )
+            summary = f"{needed}: let the load go on for longer (phases.settled_s); in the observed time, {summary}"
+            verdict = Verdict.UNKNOWN
+        return Finding(verdict, summary, numbers, examples[:10], judged)
 
     def _stretches(self, facts: Facts, load: LoadEvent | None, span_us: Period) -> Iterator[Period]:
         steps = [step for step in facts.steps if step.injected]

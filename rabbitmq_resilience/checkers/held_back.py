@@ -44,9 +44,9 @@ class HeldBack(InvariantSpec):
     before.
 
     Looks do not count while a step of the schedule raises an alarm, and for ``grace_s`` after it. The verdict is
-    UNKNOWN if no broker was asked, or if for more than 20 s no broker answered or a broker that ran did not report its
-    own connections. It is also UNKNOWN if queues have a bound and there are more than 1,000 queues: brokers are not
-    asked for that many."""
+    UNKNOWN if no broker was asked, also after the last such step alone, or if for more than 20 s no broker answered or
+    a broker that ran did not report its own connections. It is also UNKNOWN if queues have a bound and there are more
+    than 1,000 queues: brokers are not asked for that many."""
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})
 
@@ -78,15 +78,30 @@ class HeldBack(InvariantSpec):
         coverage = Coverage(round(demanded_s - unseen_s, 3), demanded_s)
         if wrong:
             return Finding(Verdict.INVALID, "; ".join(wrong), numbers, _examples(facts, looks), coverage)
+        raised_until_us = max((step.possible_us[1] for step in raised), default=0.0)
+        if doubt := self._doubt(facts, looks, unseen, raised_until_us):
+            return Finding(Verdict.UNKNOWN, doubt, numbers, (), coverage)
+        text = ", ".join(f"{_NAMES[name]} in {found['ratio']:.0%}" for name, found in shares.items())
+        return Finding(Verdict.VALID, f"of {len(looks)} looks there was {text}", numbers, (), coverage)
+
+    def _doubt(
+        self,
+        facts: Facts,
+        looks: Sequence[FlowStatesEvent],
+        unseen: Sequence[tuple[Period, str]],
+        raised_until_us: float,
+    ) -> str:
+        """Return what was not observed; empty if all was. ``raised_until_us``: when the last step's alarm ended."""
         if self.queues_ratio_max is not None and any(look.flow_queues is None for look in looks):
-            return Finding(Verdict.UNKNOWN, "brokers were not asked for that many queues", numbers, (), coverage)
+            return "brokers were not asked for that many queues"
+        if looks[-1].t_us < raised_until_us:
+            text = "no broker was asked for connections after the last step that blocked them"
+            return f"{text}: let the load go on for longer (phases.settled_s)"
         if unseen:
             gap, node = max(unseen, key=lambda found: found[0][1] - found[0][0])
             whose = f"the connections of {node}, which ran," if node else "its connections"
-            text = f"no broker reported {whose} for {lasting_s([gap]):g} s from {facts.at(gap[0])}"
-            return Finding(Verdict.UNKNOWN, text, numbers, (), coverage)
-        text = ", ".join(f"{_NAMES[name]} in {found['ratio']:.0%}" for name, found in shares.items())
-        return Finding(Verdict.VALID, f"of {len(looks)} looks there was {text}", numbers, (), coverage)
+            return f"no broker reported {whose} for {lasting_s([gap]):g} s from {facts.at(gap[0])}"
+        return ""
 
     @property
     def _bounds(self) -> dict[str, float | None]:

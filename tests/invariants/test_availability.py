@@ -328,6 +328,8 @@ def test_pathological_nothing_was_confirmed_in_the_moment_that_is_left_after_the
     assert "q1" in finding.summary
     assert "+55.600 s" in finding.summary
     assert Availability().check(history(confirms((0, 56)), (), told)).verdict is Verdict.VALID
+    healed_later = [*events, fault(20, 57, cut=MINORITY)]
+    assert Availability().check(history(confirms((0, 56)), (), healed_later)).verdict is Verdict.UNKNOWN
 
 
 def test_time_in_which_the_load_pauses_makes_no_one_late() -> None:

@@ -130,9 +130,11 @@ def test_unknown_with_too_few_messages(message: Messages) -> None:
 def test_faults_are_left_out() -> None:
     """What it does beside one, and for a while after it, is another matter."""
     broken = history(lambda at_s: 0 if 15 < at_s < 20 else 100, lambda _: 0.02, fault(16, 20))
-    assert check(broken, grace_s=10).verdict is Verdict.VALID
+    assert check(broken, grace_s=10).verdict is Verdict.UNKNOWN, "nothing was judged after it"
+    longer = history(lambda at_s: 0 if 15 < at_s < 20 else 100, lambda _: 0.02, fault(16, 20), end_s=46)
+    assert check(longer, grace_s=10).verdict is Verdict.VALID
     assert check(broken, grace_s=10).coverage == check(history(lambda _: 100, lambda _: 0.02, fault(16, 20))).coverage
-    assert check(broken, grace_s=0).verdict is Verdict.VALID
+    assert check(longer, grace_s=0).verdict is Verdict.VALID
     for_good = history(lambda _: 100, lambda _: 0.02, fault(5, 9, states=("injecting", "injected")))
     assert check(for_good).verdict is Verdict.UNKNOWN
 

@@ -188,3 +188,10 @@ def test_the_same_as_by_hand(
         share = sum(1 for count in judged if count.get(state, 0) > 0) / len(judged)
         wrong |= bound is not None and round(share, 4) > bound
     assert (finding.verdict is Verdict.INVALID) == wrong
+
+
+@pytest.mark.parametrize(("until_s", "verdict"), [(60, Verdict.VALID), (75, Verdict.UNKNOWN)])
+def test_the_time_after_the_last_alarm_must_be_seen(until_s: float, verdict: Verdict) -> None:
+    """Publishing lasts until 90 s, and 15 s after the alarm do not count."""
+    alarm = fault(20, until_s, name="alarm", alarm="memory", alarmed=["a1"])
+    assert check(*regularly(), alarm).verdict is verdict
