@@ -115,7 +115,7 @@ def _look(bound: LatencyBound, waits: Waits, facts: Facts) -> Finding:
         "ms": _number(due_ms),
         "from_sent_ms": _number(sent_ms),
         "max_ms": _number(percentile_ms(counted.due_us, counted.answered_us, 100)),
-        "messages": len(counted),
+        "messages": int(np.count_nonzero(~counted.omitted)),
         "lagged_ratio": round(lagged, 4),
     }
     reached = f"{_text(due_ms)} ({_text(sent_ms)} from when they were sent)"

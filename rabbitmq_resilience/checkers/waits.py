@@ -25,8 +25,9 @@ from rabbitmq_resilience.history.variation import Variation
 #: A publisher that is connected, not blocked, and has room in flight sends due messages within this time. If it does
 #: not, this machine does not hold the load. If thousands of publishers share a process, each has its turn every 130 ms.
 LAGS_US = 200_000
-#: An undisturbed publisher, at any rate, sends its last message at most this long before the end of publishing.
-STOPS_WITHIN_US = 1_000_000
+#: An undisturbed publisher, at any rate, has a message due within this time from the start of the steady phase on, and
+#: sends its last message at most this long before the end of publishing.
+EDGES_US = 1_000_000
 #: The part of all messages that may be late because their publisher lagged. If there are more, the load was not the
 #: stated one.
 LAGGED_MAX = 0.01
@@ -100,13 +101,12 @@ def publishers_recorded(facts: Facts) -> bool:
 
 
 def delivery_waits(history: History) -> Waits:
-    """Return the waits for deliveries of each message and queue: of those that were received, and of those that were
-    confirmed and not received."""
+    """Return the waits for deliveries of each message and queue, except messages that no queue took."""
     sent = sent_rows(history)
     parts = []
     for publisher, received_us in first_received(history, sent).items():
         rows = sent[publisher]
-        counted = (received_us != NEVER) | (rows["outcome"] == Outcome.CONFIRMED)
+        counted = (received_us != NEVER) | (rows["outcome"] != Outcome.RETURNED)
         waits, first = _waits(history.facts, publisher, rows, received_us), _is_first(rows)
         of_messages = {name: column[first] for name, column in rows.items()}
         parts += [
@@ -221,9 +221,9 @@ def kept_us(facts: Facts, worker: str) -> Iterator[Period]:
 
 
 def _unsent(facts: Facts, publisher: int, rows: Mapping[str, Array], answered_us: Moments, *, of: int) -> Waits:
-    """Return the messages that the schedule had between messages of one publisher. ``rows`` has one row for each
-    message, in the order of sequences. ``of``: how many publishers sent something; it is used if the number of
-    publishers is not recorded."""
+    """Return the messages that the schedule had before the first message of one publisher, and between its messages.
+    ``rows`` has one row for each message, in the order of sequences. ``of``: how many publishers sent something; it is
+    used if the number of publishers is not recorded."""
     load = next(facts.of_kind(LoadEvent), None)
     if load is None:
         return Waits.together([])
@@ -231,10 +231,12 @@ def _unsent(facts: Facts, publisher: int, rows: Mapping[str, Array], answered_us
     shortest_us = 1e6 * publishers / max(_limits(load.rate), default=np.inf)
     parts: list[Moments] = [np.zeros(0, np.int64)]
     after: list[Moments] = [np.zeros(0, np.int64)]
-    for place in np.flatnonzero(np.diff(rows["due_us"]) > 1.5 * shortest_us).tolist():
-        between = (int(rows["due_us"][place]), int(rows["due_us"][place + 1]))
-        parts.append(_scheduled(load.rate, publishers, *between))
-        after.append(np.full(len(parts[-1]), place + 1, np.int64))
+    first_us = int(rows["due_us"][0])
+    begins_us = first_us if facts.publishing_us is None else facts.publishing_us[0] + EDGES_US
+    edges_us = np.concatenate(([min(begins_us, first_us)], rows["due_us"]))
+    for place in np.flatnonzero(np.diff(edges_us) > 1.5 * shortest_us).tolist():
+        parts.append(_scheduled(load.rate, publishers, int(edges_us[place]), int(edges_us[place + 1])))
+        after.append(np.full(len(parts[-1]), place, np.int64))
     due_us, next_row = np.concatenate(parts), np.concatenate(after)
     if not len(due_us):
         return Waits.together([])
@@ -256,7 +258,7 @@ def _given_up(history: History, *, of: int) -> Iterator[Waits]:
         for (index,), rows in grouped(publisher):
             last_us[index] = max(last_us.get(index, 0), int(due_us[rows].max()))
     for start_us in last_us.values():
-        due = _scheduled(load.rate, publishers, start_us, span_us[1] - STOPS_WITHIN_US)
+        due = _scheduled(load.rate, publishers, start_us, span_us[1] - EDGES_US)
         never = np.full(len(due), NEVER, np.int64)
         yield Waits(due, due, never, np.zeros(len(due), np.bool_), np.ones(len(due), np.bool_))
 

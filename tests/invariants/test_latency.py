@@ -125,7 +125,7 @@ def test_a_stall_does_not_hide_itself(message: Messages) -> None:
     assert np.isinf(percentile_ms(np.zeros(1, np.int64), np.full(1, NEVER), 100))
     finding = check(history(stalled, (), load(in_flight=1)), within_ms=1000)
     assert finding.verdict is Verdict.INVALID
-    assert finding.numbers["confirm_p99_steady_messages"] == 90
+    assert finding.numbers["confirm_p99_steady_messages"] == 51, "what was not sent counts for how long it took alone"
     message(finding.summary)
     assert "4.00 s" in finding.summary
 
@@ -218,6 +218,25 @@ def test_end_to_end() -> None:
     assert check(history(sent, arrived[:-1]), of="end_to_end", within_ms=25, percentile=100).verdict is Verdict.INVALID
 
 
+@pytest.mark.parametrize("outcome", [Outcome.NACKED, Outcome.UNKNOWN])
+def test_a_message_that_was_not_confirmed_and_never_arrives_is_later_than_any_bound(outcome: Outcome) -> None:
+    refused = [row(n, 1 + n * 0.1, outcome=outcome if n % 2 else Outcome.CONFIRMED) for n in range(90)]
+    arrived = [deliver(n, 1.02 + n * 0.1) for n in range(0, 90, 2)]
+    assert check(history(refused, arrived), of="end_to_end", within_ms=25).verdict is Verdict.INVALID
+    late = [*arrived, *(deliver(n, 1.02 + n * 0.1) for n in range(1, 90, 2))]
+    assert check(history(refused, late), of="end_to_end", within_ms=25).verdict is Verdict.VALID
+
+
+@pytest.mark.parametrize("early", [0, 1])
+def test_a_publisher_that_begins_late_does_not_hide_it(early: int) -> None:
+    """It is connected, and sends nothing else until the steady phase is over; the other one holds its rate."""
+    connected = event(0.5, "worker", worker="publisher-1", event="connected", node="a1", detail="", life=0)
+    of_other = [row(0, 1, publisher=1)] * early + [row(n + 1, 12 + n * 0.1, publisher=1) for n in range(700)]
+    finding = check(history([*steadily(90), *of_other], (), load(20, publishers=2), connected), within_ms=300)
+    assert finding.verdict is Verdict.UNKNOWN
+    assert finding.numbers["confirm_p99_steady_messages"] == 90 + early
+
+
 def test_each_queue_counts_and_the_first_delivery_of_several() -> None:
     sent = [row(0, 2, queue=0, lane=0), row(0, 2, queue=1, lane=1)]
     arrived = [deliver(0, 2.5), deliver(0, 2.1), deliver(0, 2.3, queue=1), deliver(0, 2.05, queue=1, intact=False)]
@@ -262,15 +281,13 @@ def slowly(rows: list[Row], arrived: list[Row], rate_per_s: float, in_flight: in
         first = min((a["received_us"] for a in arrived if a["sequence"] == each["sequence"]), default=NEVER)
         answered = first if of == "end_to_end" else each["outcome_us"] if confirmed else NEVER
         told = (each["sent_us"], answered, int(lagged))
-        counts = confirmed or first != NEVER if of == "end_to_end" else each["outcome"] != Outcome.RETURNED
-        if counts:
+        if each["outcome"] != Outcome.RETURNED or (of == "end_to_end" and first != NEVER):
             found.append((each["due_us"], *told))
-        if place:
-            due_us = rows[place - 1]["due_us"] + every_us
-            while due_us < each["due_us"]:
-                still = int(moment_us > max(due_us, room_us, us(0.5)))
-                found.append((due_us, *told[:2], still))
-                due_us += every_us
+        due_us = (rows[place - 1]["due_us"] if place else us(1)) + every_us
+        while due_us < each["due_us"]:
+            still = int(moment_us > max(due_us, room_us, us(0.5)))
+            found.append((due_us, *told[:2], still))
+            due_us += every_us
     due_us = rows[-1]["due_us"] + every_us
     while due_us + every_us / 2 <= us(89):
         found.append((due_us, due_us, NEVER, 0))
