@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +17,7 @@ from rabbitmq_resilience.checkers.gaps import gaps
 from rabbitmq_resilience.checkers.observed_faults import NEVER_US
 from rabbitmq_resilience.checkers.times import Period, Times, periods, times
 from rabbitmq_resilience.checkers.verdict import History
-from rabbitmq_resilience.history.events import ApplicationUseEvent, LoadEvent, QueuesEvent, SampleEvent, WorkerEvent
+from rabbitmq_resilience.history.events import ApplicationUseEvent, LoadEvent, QueuesEvent, SampleEvent
 
 #: On a busy machine a broker or a client may be slow for seconds, but not for as long as this.
 STARVED_S = 30.0
@@ -27,16 +29,17 @@ def starved(history: History, span_us: Period, *, perhaps: bool = False) -> Mapp
     """Return, for each queue that delivered nothing for too long, when that was.
 
     Too long is ``STARVED_S`` and the time that a consumer takes for a message. In that time each sample has ready
-    messages in the queue and no unacknowledged ones, and all consumers are connected; or the user's application has a
-    consumer of the queue. Queues that are read only at the drain count from then on. With ``perhaps`` a sample without
-    these numbers counts too.
+    messages in the queue and no unacknowledged ones, and all consumers that ever got something from the queue are
+    connected (all consumers, if none did); or the user's application has a consumer of the queue. Queues that are read
+    only at the drain count from then on. With ``perhaps`` a sample without these numbers counts too.
     """
     facts = history.facts
     least_s = STARVED_S + _processing_s(facts)
-    whole, consumed = times([span_us]), _consumed(facts)
+    whole = times([span_us])
     drained = times([(facts.phases.get("drain", NEVER_US), NEVER_US)])
     names = {index: queue.name for index, queue in enumerate(facts.queues)}
     could = _could_deliver(facts, least_s, perhaps=perhaps)
+    consumed = _consumed(history) if could else _never
     unread = {name for event in facts.of_kind(QueuesEvent) for name in event.read_at_drain}
     suspects = {
         index: _lasting(times(could[name]) & consumed(name) & (whole & drained if name in unread else whole), least_s)
@@ -76,32 +79,50 @@ def _keeps(row: Mapping[str, Any], *, perhaps: bool) -> bool:
     return bool(ready or (perhaps and ready is None)) and (unacked == 0 or (perhaps and unacked is None))
 
 
-def _consumed(facts: Facts) -> Callable[[str], Times]:
+def _never(_: str) -> Times:
+    return times([])
+
+
+def _consumed(history: History) -> Callable[[str], Times]:
     """Return what gives, for a queue, the times in which its consumers were there. Those of an application are known by
     their subscriptions: a process that is connected need not consume."""
+    facts = history.facts
     if any(facts.of_kind(ApplicationUseEvent)):
         consumers = [consumer for connection in connections_of(facts) for consumer in connection.consumers]
         return lambda queue: times((each.from_us, each.to_us) for each in consumers if each.queue == queue)
-    connected = _all_connected(facts)
-    return lambda _: connected
+    connected, readers = _connected(facts), _readers(history)
+    everyone = frozenset(connected)
+
+    @functools.cache
+    def together(consumers: frozenset[int]) -> Times:
+        of_each = [connected.get(consumer, times([])) for consumer in consumers]
+        return functools.reduce(operator.and_, of_each) if of_each else times([])
+
+    return lambda queue: together(readers.get(queue, everyone))
 
 
-def _all_connected(facts: Facts) -> Times:
-    """Return when all consumers were connected; never if there are no consumers."""
-    away: set[str] = set()
-    seen: set[str] = set()
-    changes: list[tuple[float, bool]] = []
-    for event in facts.of_kind(WorkerEvent):
-        if event.worker.startswith("consumer"):
-            if event.event == "connected":
-                away.discard(event.worker)
-            elif event.event in _GOES or event.worker not in seen:
-                away.add(event.worker)
-            seen.add(event.worker)
-            if not changes or changes[-1][1] is bool(away):
-                changes.append((event.t_us, not away))
-    spans = itertools.pairwise([*changes, (NEVER_US, False)])
-    return times((start, end) for (start, whole), (end, _) in spans if whole)
+def _readers(history: History) -> Mapping[str, frozenset[int]]:
+    """Return the consumers that ever got something from each queue, for queues of which any did."""
+    found: dict[int, set[int]] = {}
+    for queue, consumer in pieces(history.deliveries(), "queue", "consumer"):
+        for index, one in {*zip(*(np.unique(np.stack([queue, consumer]), axis=1).tolist()), strict=True)}:
+            found.setdefault(index, set()).add(one)
+    return {queue.name: frozenset(found[index]) for index, queue in enumerate(history.facts.queues) if index in found}
+
+
+def _connected(facts: Facts) -> Mapping[int, Times]:
+    """Return when each consumer was connected."""
+    since: dict[int, float] = {}
+    spans: dict[int, list[Period]] = {}
+    for consumer, event in facts.of_clients("consumer"):
+        spans.setdefault(consumer, [])
+        if event.event == "connected":
+            since.setdefault(consumer, event.t_us)
+        elif event.event in _GOES and consumer in since:
+            spans[consumer].append((since.pop(consumer), event.t_us))
+    for consumer, start_us in since.items():
+        spans[consumer].append((start_us, NEVER_US))
+    return {consumer: times(each) for consumer, each in spans.items()}
 
 
 def _lasting(of: Times, least_s: float) -> list[Period]:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -85,7 +86,23 @@ def test_sane_the_consumer_was_away() -> None:
 
 def test_sane_another_consumer_has_not_come_yet() -> None:
     other = [worker(1, "started", "consumer-1"), worker(130, "connected", "consumer-1")]
-    assert judged(HELD, [69], CONNECTED, other).verdict is Verdict.VALID
+    assert judged(HELD, [], CONNECTED, other).verdict is Verdict.VALID
+    assert judged(HELD, [69], CONNECTED, other).verdict is Verdict.INVALID, "consumer-0 reads the queue, and is there"
+
+
+@pytest.mark.parametrize("reads_too", [False, True])
+def test_a_consumer_of_another_queue_hides_no_starved_one(reads_too: bool) -> None:
+    """consumer-1 comes and goes; it reads q1 too, or another queue alone."""
+    flaps = [
+        worker(at, what, "consumer-1")
+        for start_s in (1, 60, 85, 110, 135)
+        for at, what in ((start_s, "connected"), (start_s + 20, "connection_lost"))
+    ]
+    got = [deliver(0, 50), deliver(1, 51, consumer=1, queue=0 if reads_too else 1)]
+    events = [queues("q1", "q2"), CONNECTED, *flaps]
+    past = told(HELD, [], *events)
+    found = starved(replace(past, deliveries=history((), got, ()).deliveries), (us(0), us(END)))
+    assert bool(found) is not reads_too
 
 
 def test_sane_without_consumers() -> None:
@@ -185,19 +202,19 @@ changes = st.lists(
 @example([("consumer-0", "connected"), ("consumer-0", "connection_lost")])
 @given(changes)
 def test_all_are_connected_when_each_of_them_is(changes: list[tuple[str, str]]) -> None:
-    """Ask all consumers that were seen so far after each change, which is the slow way.
+    """Ask all consumers after each change, which is the slow way.
 
     Each state lasts longer than ``STARVED_S``, so that a queue that delivers nothing counts as starved in it.
     """
     state_s = STARVED_S + 1
     end_s = len(changes) * state_s
     events = [worker(at * state_s, what, name) for at, (name, what) in enumerate(changes)]
-    connected: dict[str, bool] = {}
+    connected = {name: False for name, _ in changes if name.startswith("consumer")}
     whole: list[Period] = []
     for at, (name, what) in enumerate(changes):
-        if name.startswith("consumer"):
+        if name in connected:
             goes = what in {"connection_lost", "killed", "stopped"}
-            connected[name] = what == "connected" or (connected.get(name, False) and not goes)
+            connected[name] = what == "connected" or (connected[name] and not goes)
         if connected and all(connected.values()):
             whole.append((us(at * state_s), us((at + 1) * state_s)))
     found = starved(told([look(0, 9), look(end_s, 9)], [], events), (us(0), us(end_s)))
