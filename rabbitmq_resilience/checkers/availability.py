@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-import numpy as np
 from pydantic import Field
 
 from rabbitmq_resilience.checkers.cluster_facts import ClusterFacts
 from rabbitmq_resilience.checkers.cluster_forms import forms
-from rabbitmq_resilience.checkers.columns import Array
 from rabbitmq_resilience.checkers.exclusive_owners import lacking_of
 from rabbitmq_resilience.checkers.facts import Facts
 from rabbitmq_resilience.checkers.lateness import of_this_machine
@@ -23,9 +20,8 @@ from rabbitmq_resilience.checkers.oracle import noticed_within_s
 from rabbitmq_resilience.checkers.own_messages import OwnMessages
 from rabbitmq_resilience.checkers.patience import PATIENCE_S, patience_of_s, patience_s, tried_in_vain
 from rabbitmq_resilience.checkers.spacing import Spacing
+from rabbitmq_resilience.checkers.stalls import QueueConfirms, Stall
 from rabbitmq_resilience.checkers.times import Period, later, left, periods, union
-from rabbitmq_resilience.checkers.traffic import TICK_US, Traffic
-from rabbitmq_resilience.checkers.units import seconds
 from rabbitmq_resilience.checkers.unreachable_clients import publishers_cut_off
 from rabbitmq_resilience.checkers.verdict import (
     EXAMPLES_MAX,
@@ -37,11 +33,6 @@ from rabbitmq_resilience.checkers.verdict import (
     Verdict,
 )
 from rabbitmq_resilience.model.durations import TICKS_MAX
-
-#: A queue that refuses messages for a smaller part of its stall also had another cause to stand still.
-REFUSED_MIN = 0.75
-#: If confirms come often, shorter silence says nothing.
-STANDS_STILL_S = 1.0
 
 
 class Availability(InvariantSpec):
@@ -123,7 +114,7 @@ class Availability(InvariantSpec):
         }
         own = OwnMessages.of(history, {index: lacking[index] for index in companions.keys() & lacking.keys()})
         for index, queue in facts.published_queues.items():
-            seen = _Confirms.of(traffic, index, idle, alone=not companions.get(index), spacing=spacing)
+            seen = QueueConfirms.of(traffic, index, idle, alone=not companions.get(index), spacing=spacing)
             its = lacking[index] | later(publishers_cut_off(facts, ledger, index), end_us=self.grace_s * 1e6)
             of_others = union(lacking[other] for other in companions.get(index, ()) if other in lacking) - its
             demanded = left(seen.span_us, its | of_others)
@@ -138,155 +129,25 @@ class Availability(InvariantSpec):
 
 
 @dataclass(frozen=True)
-class _Stall:
-    """A stall of a queue. ``length_s`` excludes ``idle``, the time in which the load paused. ``ended``: a confirm ended
-    it. ``refused``: the part of it in which refusals came one after another."""
-
-    queue: str
-    start_us: float
-    end_us: float
-    length_s: float
-    ended: bool
-    refused: float
-    idle: Sequence[Period]
-
-    def __lt__(self, other: _Stall) -> bool:
-        return self.length_s < other.length_s
-
-    def describe(self, facts: Facts) -> str:
-        text = (
-            f"{self.length_s:g} s on {self.queue} from {facts.at(self.start_us)}, "
-            f"phase {facts.phase_at(self.start_us)}, {facts.faults_during(self.start_us, self.end_us)}"
-        )
-        return text if self.refused < REFUSED_MIN else f"{text}; messages were refused for most of it"
-
-
-@dataclass(frozen=True, eq=False)
-class _Confirms:
-    """The confirms of a queue. All moments are middles of ticks. ``span_us``: from the start of the steady phase to the
-    end of publishing. If messages were under way then, it ends when the first was confirmed or the last given up.
-    ``refused_us``: ticks with refused messages that went to no other queue; of other messages it is not known which
-    queue refused. ``due_us``: ticks in which messages were due. ``seldom_us``: how far apart these are if that is over
-    a second, else 0. ``waiting``: for each tick, whether messages were under way after it."""
-
-    moments: Array
-    span_us: Period
-    idle: Sequence[Period]
-    refused_us: Array
-    due_us: Array
-    seldom_us: float
-    waiting: Array
-
-    @classmethod
-    def of(cls, traffic: Traffic, queue: int, idle: Sequence[Period], *, alone: bool, spacing: Spacing) -> _Confirms:
-        flow, (start_us, end_us) = traffic.flows.get(queue), traffic.span_us
-        none = np.zeros(0)
-        late = [traffic.late_us[queue]] if queue in traffic.late_us else []
-
-        def middles(ticks: Array) -> Array:
-            return start_us + (np.flatnonzero(ticks) + 0.5) * TICK_US
-
-        due_us = middles(none if flow is None else flow.due)
-        apart_us = spacing.of_queue_us(due_us)
-        return cls(
-            np.concatenate((middles(none if flow is None else flow.confirms), late)),
-            (start_us, traffic.waited_us.get(queue, end_us)),
-            idle,
-            middles(traffic.nacks.get(queue, none) if alone else none),
-            due_us,
-            apart_us if apart_us > STANDS_STILL_S * 1e6 else 0.0,
-            np.zeros(1, np.bool_) if flow is None else np.cumsum(flow.under_way) > 0,
-        )
-
-    def within(self, period: Period) -> Array:
-        return self.moments[(self.moments > period[0]) & (self.moments <= period[1])]
-
-    def lasts_s(self, start_us: float, end_us: float) -> float:
-        """Return the seconds without the pauses of the load. So a queue that is dead before and after a pause stands
-        still all the time."""
-        return seconds(end_us - start_us - sum(max(0, min(end_us, e) - max(start_us, s)) for s, e in self.idle))
-
-    def stalls(self, queue: str, period: Period, *, over_s: float, usual_s: float) -> Iterator[_Stall]:
-        """Yield the longest stall of the period, and all others over ``over_s``. A stall lies between confirms, or
-        between a confirm and an end of the period."""
-        edges = np.concatenate(([period[0]], self.within(period), [period[1]]))
-        begins, ends = self._tried(edges[:-1], edges[1:]), edges[1:]
-        lengths = ends - begins - (self._paused(ends) - self._paused(begins))
-        longest = int(np.argmax(lengths))
-        for one in sorted({longest, *np.flatnonzero(lengths > over_s * 1e6).tolist()}):
-            start_us, end_us = float(begins[one]), float(ends[one])
-            length_s, ended = seconds(float(lengths[one])), one < len(lengths) - 1
-            refused = self._refused((start_us, end_us), usual_s)
-            yield _Stall(queue, start_us, end_us, length_s, ended, refused, self.idle)
-
-    def stall(self, queue: str, period: Period) -> _Stall:
-        """Return the period as a stall of the queue."""
-        ended = bool((self.moments >= period[1]).any())
-        return _Stall(queue, *period, self.lasts_s(*period), ended, 0.0, self.idle)
-
-    def _paused(self, moments_us: Array) -> Array:
-        """Return how long the load had paused in all before each of the moments, in microseconds."""
-        return sum((np.clip(moments_us - start, 0, end - start) for start, end in self.idle), np.zeros(len(moments_us)))
-
-    def _tried(self, edges: Array, ends: Array) -> Array:
-        """Return when the queue was first tried after each edge: when the next message was due, or at the latest had to
-        be. A queue that is used often is tried all the time."""
-        if not self.seldom_us:
-            return edges
-        due_us = np.append(self.due_us, np.inf)
-        first_us = due_us[np.searchsorted(self.due_us, edges, side="right")]
-        ticks = np.clip((edges - self.span_us[0]) // TICK_US, 0, len(self.waiting) - 1).astype(int)
-        at_last_us = edges + self.seldom_us
-        for _ in self.idle:  # while the load pauses no message becomes due
-            at_last_us = edges + self.seldom_us + self._paused(at_last_us) - self._paused(edges)
-        tried_us = np.minimum(np.minimum(first_us, at_last_us), ends)
-        return np.where(self.waiting[ticks], edges, tried_us)
-
-    def _refused(self, stall: Period, usual_s: float) -> float:
-        """Return the part of the stall in which refusals came no further apart than confirms usually do."""
-        within = self.refused_us[(self.refused_us > stall[0]) & (self.refused_us < stall[1])]
-        if not within.size:
-            return 0.0
-        lengths_s = [self.lasts_s(*pair) for pair in itertools.pairwise([stall[0], *within, stall[1]])]
-        whole_s = sum(lengths_s)
-        return float(sum(length_s for length_s in lengths_s if length_s <= usual_s) / whole_s) if whole_s else 0.0
-
-    def open_s(self, period: Period) -> float:
-        """Return the seconds without confirm at the end of the period; of a seldom used queue since it was tried."""
-        since_us = np.array([max([period[0], *self.within(period)[-1:]])])
-        return self.lasts_s(float(self._tried(since_us, np.array([period[1]]))[0]), period[1])
-
-    def silent_s(self, usual_s: float) -> float:
-        """Return how long an open stall may be before it counts as cut short, in seconds."""
-        return STANDS_STILL_S if self.seldom_us else usual_s
-
-    def usual_s(self, steady_us: Period) -> float:
-        """Return how long the queue may be silent without standing still: twice its longest silence in the steady
-        phase. If it confirmed only once in that phase, its silence lasted until the next confirm."""
-        moments = self.within(steady_us)
-        if len(moments) == 1:
-            moments = self.moments[self.moments >= moments[0]][:2]
-        return max(STANDS_STILL_S, 2 * seconds(float(np.max(np.diff(moments)))) if len(moments) > 1 else 0.0)
-
-
-@dataclass(frozen=True)
 class _Judged:
     """The judgement of one queue; ``unseen`` states in words what cannot be known."""
 
-    stalls: Sequence[_Stall]
+    stalls: Sequence[Stall]
     unseen: Sequence[str]
     demanded_s: float
     judged_s: float
 
 
 def _judged(  # noqa: PLR0917 - all that one queue is judged by
-    queue: str, seen: _Confirms, demanded: Sequence[Period], facts: Facts, bound_s: float, more: Sequence[_Stall]
+    queue: str, seen: QueueConfirms, demanded: Sequence[Period], facts: Facts, bound_s: float, more: Sequence[Stall]
 ) -> _Judged:
     chaos_us = facts.phases.get("chaos", seen.span_us[1])
     usual_s = seen.usual_s((seen.span_us[0], chaos_us))
     stalls = [stall for period in demanded for stall in seen.stalls(queue, period, over_s=bound_s, usual_s=usual_s)]
     open_s = [seen.open_s(period) for period in demanded]
-    cut_short = [s if seen.silent_s(usual_s) < s <= bound_s else 0.0 for s in open_s]
+    cut_short = [
+        s if seen.silent_s(period, usual_s) < s <= bound_s else 0.0 for period, s in zip(demanded, open_s, strict=True)
+    ]
     whole_s = [seen.lasts_s(*period) for period in demanded]
     unseen = [
         f"{queue} confirmed nothing from {facts.at(start)} to {facts.at(end)}, {facts.faults_during(start, end)}, "
@@ -298,12 +159,12 @@ def _judged(  # noqa: PLR0917 - all that one queue is judged by
     return _Judged([*stalls, *more], unseen, sum(whole_s), sum(whole_s) - sum(cut_short))
 
 
-def _end_unseen(queue: str, seen: _Confirms, facts: Facts, usual_s: float, bound_s: float) -> Iterator[str]:
+def _end_unseen(queue: str, seen: QueueConfirms, facts: Facts, usual_s: float, bound_s: float) -> Iterator[str]:
     end_us = seen.span_us[1]
     healed_us = facts.last_healed_us
     longer = f"let the load go on for more than {bound_s:g} s after recovery (phases.settled_s)"
     open_s = seen.open_s(seen.span_us)
-    if open_s > seen.silent_s(usual_s):
+    if open_s > seen.silent_s(seen.span_us, usual_s):
         began_us = max([seen.span_us[0], *seen.moments[-1:]])
         yield f"{queue} confirmed nothing from {facts.at(began_us)} until publishing ended {open_s:g} s later; {longer}"
     elif healed_us is not None and not len(seen.within((healed_us, max(healed_us, end_us)))):
@@ -340,7 +201,7 @@ def _finding(facts: Facts, judged: Sequence[_Judged], bound_s: float) -> Finding
     return Finding(Verdict.UNKNOWN, summary, numbers, tuple(unseen[:EXAMPLES_MAX]), coverage)
 
 
-def _excuse(facts: Facts, stall: _Stall, bound_s: float) -> str:
+def _excuse(facts: Facts, stall: Stall, bound_s: float) -> str:
     members = next(queue.members for queue in facts.queues if queue.name == stall.queue)
     span = stall.start_us, stall.end_us
     return of_this_machine(facts, members, *span, allowed_s=bound_s, came=stall.ended, without=stall.idle)

@@ -12,10 +12,12 @@ from pydantic import Field
 from rabbitmq_resilience.checkers.facts import Facts
 from rabbitmq_resilience.checkers.gaps import gaps, lasting_s
 from rabbitmq_resilience.checkers.listing import lists_all
+from rabbitmq_resilience.checkers.observed_faults import NEVER_US
 from rabbitmq_resilience.checkers.times import Period
 from rabbitmq_resilience.checkers.units import seconds
 from rabbitmq_resilience.checkers.verdict import Coverage, Finding, History, InvariantSpec, Verdict
 from rabbitmq_resilience.history.events import SampleEvent
+from rabbitmq_resilience.history.variation import Variation
 
 #: Queues are drained when they hold no more than this part of the peak, or no more than in the steady phase.
 REST_RATIO = 0.05
@@ -38,9 +40,9 @@ class Backlog(InvariantSpec):
     than 5 % of the peak or than in the steady phase: than in two looks of that phase, as a single look may be an
     outlier. A depth counts as the peak if it is less by at most 1 %, or by at most the steady depth and 5 %.
 
-    Queues have grown if they ever hold more than three times the steady depth, and more than a second of the load. If
-    they have not, only their depth is reported. Without the bound the numbers are only reported. The verdict is UNKNOWN
-    if the backlog never had ``peak_min`` messages.
+    Queues have grown if they ever hold more than three times the steady depth, and more than a second of the load at
+    the highest target of the last 2 s. If they have not, only their depth is reported. Without the bound the numbers
+    are only reported. The verdict is UNKNOWN if the backlog never had ``peak_min`` messages.
 
     Depths are known to a second. They are unknown while a queue is not listed, or while no node reports its depth. The
     verdict is UNKNOWN if they are unknown for the last 10 s or longer. It is also UNKNOWN if it depends on depths in a
@@ -67,7 +69,7 @@ class Backlog(InvariantSpec):
             return Finding(Verdict.UNKNOWN, "the brokers did not report what the queues held")
         looked = [depth for t_us, depth in depths if steady_us <= t_us < chaos_us]
         steady = _held_twice(looked)
-        seen = _Course.of(depths, steady, facts.rate.plain or 0)
+        seen = _Course.of(depths, steady, facts.rate)
         end_us = facts.phases.get("end", facts.events[-1].t_us)
         unknown = gaps([t_us for t_us, _ in depths], (chaos_us, end_us), longer_than_s=UNKNOWN_S_MAX)
         demanded_s = seconds(end_us - chaos_us)
@@ -92,7 +94,7 @@ class Backlog(InvariantSpec):
         verdict, doubt = seen.verdict(self.drained_within_s), ""
         if verdict is Verdict.INVALID and not looked:
             doubt = "; in the steady phase no node reported what all queues held, so that may be as much as always"
-        for hidden in _hidden(depths, seen, facts.rate.plain):
+        for hidden in _hidden(depths, seen):
             if not doubt and hidden.verdict(self.drained_within_s) is not verdict:
                 since_us, until_us = hidden.unknown_us
                 gap = f"from {facts.at(since_us)} to {facts.at(until_us)}"
@@ -108,29 +110,26 @@ class _Course:
     when ``left`` messages waited. ``unknown_us``: the gap for which this course is only a possibility."""
 
     steady: int
-    burst: float
+    rate: Variation
     peak: float
     peak_us: float
     drained_us: float | None
     last_us: float
     left: float
+    has_grown: bool
     unknown_us: Period = (0.0, 0.0)
 
     @classmethod
     def of(
-        cls, depths: Sequence[tuple[float, float]], steady: int, burst: float, unknown_us: Period = (0.0, 0.0)
+        cls, depths: Sequence[tuple[float, float]], steady: int, rate: Variation, unknown_us: Period = (0.0, 0.0)
     ) -> _Course:
-        """Return the course of these depths. ``burst`` is the number of messages in a second's load."""
+        """Return the course of these depths under a load with that target rate."""
         peak = max(depth for _, depth in depths)
-        has_grown = peak > _usual(steady, burst)
+        has_grown = any(depth > _usual(steady, rate, t_us) for t_us, depth in depths)
         most = peak - max(SAME_RATIO * peak, min(steady, REST_RATIO * peak)) if has_grown else peak
         peak_us = next(t_us for t_us, depth in depths if depth >= most)
         drained_us = _drained_us(depths, peak_us, max(steady, REST_RATIO * peak))
-        return cls(steady, burst, peak, peak_us, drained_us, *depths[-1], unknown_us)
-
-    @property
-    def has_grown(self) -> bool:
-        return self.peak > _usual(self.steady, self.burst)
+        return cls(steady, rate, peak, peak_us, drained_us, *depths[-1], has_grown, unknown_us)
 
     @property
     def drained_after_s(self) -> float | None:
@@ -152,19 +151,34 @@ class _Course:
         return f"they were drained {seconds(self.drained_us - self.peak_us):g} s later"
 
 
-def _usual(steady: int, burst: float) -> float:
-    """Return the most messages that wait in queues that have not grown."""
-    return max(GROWN_RATIO * steady, burst)
+def _usual(steady: int, rate: Variation, t_us: float) -> float:
+    """Return the most messages that wait at that moment in queues that have not grown."""
+    targets = (per_s for _, _, per_s in rate.pieces(t_us - LOOKED_EVERY_S * 1e6, t_us + 1))
+    return max(GROWN_RATIO * steady, *(per_s or 0 for per_s in targets))
 
 
-def _hidden(depths: Sequence[tuple[int, int]], seen: _Course, rate: float | None) -> Iterator[_Course]:
+def _sent(rate: Variation, start_us: float, end_us: float) -> float:
+    """Return how many messages the load sends in that time at most."""
+    pieces = rate.pieces(start_us, end_us)
+    return sum(ANY_NUMBER if per_s is None else per_s * seconds(end - start) for start, end, per_s in pieces)
+
+
+def _sent_by_us(rate: Variation, count: float, start_us: float, end_us: float) -> float:
+    """Return when the load can have sent ``count`` messages in that time; NEVER_US if it cannot."""
+    for start, end, per_s in rate.pieces(start_us, end_us):
+        if per_s is None or per_s * seconds(end - start) >= count:
+            return start + (1e6 * count / per_s if per_s else 0)
+        count -= per_s * seconds(end - start)
+    return NEVER_US
+
+
+def _hidden(depths: Sequence[tuple[int, int]], seen: _Course) -> Iterator[_Course]:
     """Yield the extreme courses that the depths may have had in the gaps between looks.
 
     In a gap the queues may have been empty. In a longer gap they may also have been at their highest: as soon as the
-    load ``rate`` (messages/s; None: any) can have filled them, or as late and as high as possible.
+    load can have filled them, or as late and as high as possible.
     """
     emptied: list[tuple[float, float]] = []
-    high = max(seen.peak, _usual(seen.steady, seen.burst))
     for (start_us, depth), (end_us, _) in itertools.pairwise(depths):
         emptied.append((start_us, depth))
         if end_us - start_us <= LOOKED_EVERY_S * 1e6:
@@ -172,13 +186,14 @@ def _hidden(depths: Sequence[tuple[int, int]], seen: _Course, rate: float | None
         emptied.append((start_us + 1e6, 0))
         if end_us - start_us <= UNKNOWN_S_MAX * 1e6:
             continue
-        soonest_us = start_us + (1e6 * (high - depth) / rate if rate else 0)
-        latest = depth + rate * seconds(end_us - start_us) if rate else ANY_NUMBER
+        high = max(seen.peak, *(_usual(seen.steady, seen.rate, t_us) for t_us in (start_us, end_us)))
+        soonest_us = _sent_by_us(seen.rate, high - depth, start_us, end_us)
+        latest = depth + _sent(seen.rate, start_us, end_us)
         for t_us, held in ((soonest_us + 1, high + 1e-6), (end_us - 1, latest)):
             if t_us < end_us and held > high:
                 more = sorted([*depths, (t_us, held), (end_us - 1, held)])
-                yield _Course.of(more, seen.steady, seen.burst, (start_us, end_us))
-    yield _Course.of([*emptied, depths[-1]], seen.steady, seen.burst, _longest(depths))
+                yield _Course.of(more, seen.steady, seen.rate, (start_us, end_us))
+    yield _Course.of([*emptied, depths[-1]], seen.steady, seen.rate, _longest(depths))
 
 
 def _longest(depths: Sequence[tuple[int, int]]) -> Period:

@@ -8,6 +8,7 @@ publishers. A queue is sent no messages while the load pauses.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -112,22 +113,19 @@ def pauses(facts: Facts, span_us: Period) -> Times:
     return times((start, end) for start, end, rate_per_s in facts.rate.pieces(*span_us) if rate_per_s == 0)
 
 
-def least_share(facts: Facts, period_us: Period, *, steady_per_s: float) -> float:
-    """Return the part of the steady rate that can be demanded in all of that time, at most 1.
-
-    It is less than 1 while the target is below the target of the steady phase, or, if that phase had none, below the
+def target_share(facts: Facts, period_us: Period, *, steady_per_s: float, most: float = math.inf) -> float:
+    """Return the mean target of that time divided by the target of the steady phase, or, if that phase had none, by the
     rate that it reached.
+
+    A time without a limit counts as 1. It is more than 1 while the load peaks; at each moment it counts as ``most`` at
+    most.
     """
-    return min(1.0, target_share(facts, period_us, steady_per_s=steady_per_s))
-
-
-def target_share(facts: Facts, period_us: Period, *, steady_per_s: float) -> float:
-    """Return the least target of that time divided by the target of the steady phase; 1 if there was no limit.
-
-    It is more than 1 while the load peaks.
-    """
-    target_per_s, usual_per_s = facts.rate.least(*period_us), facts.rate.plain or steady_per_s
-    return 1.0 if target_per_s is None else target_per_s / usual_per_s
+    usual_per_s = facts.rate.plain or steady_per_s
+    shares = (
+        (end - start, 1.0 if rate_per_s is None else min(most, rate_per_s / usual_per_s))
+        for start, end, rate_per_s in facts.rate.pieces(*period_us)
+    )
+    return sum(long_us * share for long_us, share in shares) / (period_us[1] - period_us[0])
 
 
 def _is_restless(step: ObservedFault, *, mirrored: bool) -> bool:

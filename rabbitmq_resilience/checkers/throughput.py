@@ -15,7 +15,7 @@ from rabbitmq_resilience.checkers.exclusive_owners import lacking_at_nodes, unow
 from rabbitmq_resilience.checkers.facts import Facts
 from rabbitmq_resilience.checkers.fault_timeline import truth_of
 from rabbitmq_resilience.checkers.gaps import lasting_s
-from rabbitmq_resilience.checkers.liveness import least_share, pauses, promises, target_share, unsettled
+from rabbitmq_resilience.checkers.liveness import pauses, promises, target_share, unsettled
 from rabbitmq_resilience.checkers.machine_load import could_take, describe_others
 from rabbitmq_resilience.checkers.message_ledger import ledger_of
 from rabbitmq_resilience.checkers.times import Period, Times, left, periods, times, union
@@ -108,7 +108,7 @@ class Throughput(InvariantSpec):
             return Finding(Verdict.UNKNOWN, problem, reached)
 
         def asked_per_s(window: Period) -> float:
-            return steady_per_s * least_share(facts, window, steady_per_s=steady_per_s) * there(window)
+            return steady_per_s * target_share(facts, window, steady_per_s=steady_per_s, most=1.0) * there(window)
 
         def ratio(window: Period) -> float:
             return rate_per_s(*window) / asked_per_s(window) if there(window) > NOTHING else math.inf

@@ -50,8 +50,3 @@ class Variation:
         inside = [edge for edge in self._edges_us if start_us < edge < end_us]
         for start, end in itertools.pairwise([start_us, *inside, end_us]):
             yield start, end, self.at(start)
-
-    def least(self, start_us: float, end_us: float) -> float | None:
-        """Return the lowest value in that time; None if there was no limit all the time."""
-        limits = [value for _, _, value in self.pieces(start_us, end_us) if value is not None]
-        return min(limits, default=None)

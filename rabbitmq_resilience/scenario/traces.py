@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 
-from rabbitmq_resilience.checkers.availability import REFUSED_MIN
 from rabbitmq_resilience.checkers.pauses import NET_SETUPTIME_S
 from rabbitmq_resilience.checkers.power_losses import WITHOUT_POWER_CUT
+from rabbitmq_resilience.checkers.stalls import REFUSED_MIN
 from rabbitmq_resilience.checkers.verdict import Finding
 
 Trace = Callable[[str], bool]

@@ -8,7 +8,7 @@ import pytest
 
 from rabbitmq_resilience.checkers.backlog import Backlog
 from rabbitmq_resilience.checkers.verdict import Coverage, Finding, Verdict
-from tests.invariants.literal import PHASES, cluster, event, fault, history, phases, queues
+from tests.invariants.literal import PHASES, cluster, event, fault, history, load, phases, queues
 from tests.messages import Messages
 
 
@@ -183,6 +183,24 @@ def test_queues_that_are_not_of_the_load_do_not_count() -> None:
     whole = [cluster(), queues("q1"), phases(), *(event(at, "sample", queues=rows) for at in range(95))]
     finding = Backlog(drained_within_s=5).check(history((), (), whole))
     assert (finding.verdict, finding.numbers["backlog_peak"]) == (Verdict.VALID, 0)
+
+
+@pytest.mark.parametrize(("peak_at_s", "verdict"), [(30, Verdict.VALID), (60, Verdict.INVALID)])
+def test_a_second_of_the_load_is_one_of_the_load_of_then(peak_at_s: int, verdict: Verdict) -> None:
+    """300 messages wait for 20 s from 30 s on. The target is 1,000/s for 20 s, then or later, and else 10/s."""
+    steps = load(10, 10, (10, peak_at_s - 10), (1000, 20))
+    samples = [event(at, "sample", queues={"q1": _row(300 if 30 <= at < 50 else 2)}) for at in range(95)]
+    whole = [cluster(), queues("q1"), phases(), steps, *samples]
+    assert Backlog(drained_within_s=10).check(history((), (), whole)).verdict is verdict
+
+
+@pytest.mark.parametrize(("per_s", "verdict"), [(1000, Verdict.UNKNOWN), (10, Verdict.VALID)])
+def test_in_a_gap_queues_fill_by_the_load_of_then(per_s: int, verdict: Verdict) -> None:
+    """The depths are not known from 41 to 55 s; at most 1,000 messages were seen before."""
+    depths = [None if 40 < at < 55 else 1000 if 20 <= at < 22 else 0 for at in range(95)]
+    samples = [event(at, "sample", queues={"q1": _row(held)}) for at, held in enumerate(depths) if held is not None]
+    whole = [cluster(), queues("q1"), phases(), load(10, 10, (10, 30), (per_s, 30)), *samples]
+    assert Backlog(drained_within_s=10).check(history((), (), whole)).verdict is verdict
 
 
 def _place(kind: str = "quorum", consumer: int | None = None) -> dict[str, object]:

@@ -76,3 +76,14 @@ def test_a_queue_that_gets_few_of_many_messages_is_tried_seldom(often_until_s: f
     seldom = [publish(n, 0.5 + 25 * n, publisher=1, queue=1) for n in range(4)]
     events = [cluster(), queues("q1", "q2"), phases(), load(10, 4), node_states()]
     assert Availability(stall_s_max=15).check(history([*often, *seldom], (), events)).verdict is verdict
+
+
+@pytest.mark.parametrize(("slow_at_s", "verdict"), [(10.0, Verdict.INVALID), (40.0, Verdict.VALID)])
+def test_only_the_target_of_its_own_time_makes_a_queue_seldom_used(slow_at_s: float, verdict: Verdict) -> None:
+    """Nothing is confirmed for 20 s from 40 s on. The target is one message in 10 s for 20 s, then or before."""
+    steps = load(10, 100, (100, slow_at_s - 10), (0.1, 20), (100, 60))
+    times = [n / 100 for n in range(9000)]
+    slow = [at_s for at_s in times if not slow_at_s <= at_s < slow_at_s + 20]
+    rows = [publish(n, at_s) for n, at_s in enumerate(at_s for at_s in slow if not 40 <= at_s < 60)]
+    events = [cluster(), queues("q1"), phases(), node_states(), steps]
+    assert Availability(stall_s_max=15).check(history(rows, (), events)).verdict is verdict

@@ -330,3 +330,18 @@ def test_where_no_confirms_are_awaited_their_rate_is_not_known(
     fields = {"rate_per_s": 5, "variable_rate": [], "publishers": 1, "begins_us": literal.us(0)}
     events = [*BASE, literal.event(0, "load", in_flight=in_flight, **fields)]
     assert checker.check(history(rows, (), events)).verdict is verdict
+
+
+def test_a_moment_with_a_lower_target_lowers_no_whole_window() -> None:
+    """From 40 to 45 s 46 % are confirmed, whether or not the target sinks for a tenth of a second in it."""
+    dip = literal.load(10, 50, (50, 33), (1, 0.1))
+    slow = load((0, 42, 50), (42, 47, 5), (47, 90, 50))
+    assert check(slow).verdict is Verdict.INVALID
+    assert check(slow, dip).verdict is Verdict.INVALID
+
+
+def test_what_is_kept_is_compared_with_each_target_of_that_time() -> None:
+    killed = fault(20, 50, name="kill", down=["c1"])
+    lower = literal.load(10, 50, (50, 15), (10, 5), (50, 60))
+    whole = load((0, 25, 50), (25, 30, 10), (30, 90, 50))
+    assert check(whole, killed, lower).numbers["kept_ratio"] == pytest.approx(1, abs=0.02)

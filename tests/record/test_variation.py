@@ -25,15 +25,6 @@ def test_pieces_cover_a_time_without_gap() -> None:
     assert [value for _, _, value in RATE.pieces(0, 200e6)] == [500, 2000, 0, None, 500]
 
 
-def test_the_least_of_a_time() -> None:
-    assert [RATE.least(start * 1e6, end * 1e6) for start, end in ((0, 105), (100, 109), (108, 112), (115, 119))] == [
-        500,
-        2000,
-        0,
-        None,
-    ]
-
-
 def test_it_is_read_from_rows_of_any_origin() -> None:
     rows = {"processing_ms": 0, "variable_processing": [{"processing_ms": 30.0, "for_s": 2}]}
     assert Variation.of(rows, "processing_ms", "variable_processing", begins_us=0).at(1e6) == 30.0
