@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from rabbitmq_resilience.checkers.facts import Facts
-from rabbitmq_resilience.checkers.machine_load import describe_disturbed, describe_others, disturbed_s, looks
+from rabbitmq_resilience.checkers.machine_load import describe_busy, describe_others, disturbed_s, looks
 from rabbitmq_resilience.checkers.times import Period, left, times
 from rabbitmq_resilience.checkers.units import seconds
 from rabbitmq_resilience.history.events import MachineEvent
@@ -43,7 +43,8 @@ def of_this_machine(
     This machine may be the cause only if the event is at most twice as late as allowed, and in one of two cases. First,
     one of the ``nodes`` on which it depended waited for a processor for long enough to explain the delay; if it never
     came, also for half of the time or more. Second, it came, and the time that other programs left undisturbed is at
-    most the allowed time. ``without``: times that do not count.
+    most the allowed time; they took much of the machine on average, or in whole samples that are long enough to explain
+    the delay. ``without``: times that do not count.
     """
     took_s = sum(seconds(end - start) for start, end in left((start_us, end_us), times(without)))
     if took_s > LATE_TIMES_MAX * allowed_s:
@@ -55,8 +56,8 @@ def of_this_machine(
         return f"{longest} waited for a processor of this machine for {waited_s:.3g} s of that"
     if not came or took_s - disturbed_s(facts, start_us, end_us, without=without) > allowed_s:
         return ""
-    return describe_others(facts, start_us, end_us, without=without) or describe_disturbed(
-        facts, start_us, end_us, without=without
+    return describe_others(facts, start_us, end_us, without=without) or describe_busy(
+        facts, start_us, end_us, least_s=took_s - allowed_s, without=without
     )
 
 

@@ -114,16 +114,18 @@ def describe_others(facts: Facts, start_us: float, end_us: float, *, without: Se
     return f"other programs took up to {others:.0%} of this machine's processors then{named}"
 
 
-def describe_disturbed(facts: Facts, start_us: float, end_us: float, *, without: Sequence[Period] = ()) -> str:
-    """Return in words for how long others can have used ``OTHERS_CPU_MIN`` in that time; empty if they did not."""
-    lasting_s = disturbed_s(facts, start_us, end_us, without=without)
-    if not lasting_s:
+def describe_busy(
+    facts: Facts, start_us: float, end_us: float, *, least_s: float, without: Sequence[Period] = ()
+) -> str:
+    """Return in words for how long others used ``OTHERS_CPU_MIN`` in that time, by the samples that say so as a whole;
+    empty if that was less than ``least_s``."""
+    spans = left((start_us, end_us), times(without))
+    busy_s = sum(look.within_s(spans) for look in looks_of(facts) if part(look.event.others) >= OTHERS_CPU_MIN)
+    if not busy_s or busy_s < least_s:
         return ""
     named = _named(facts, start_us, end_us, without)
-    return (
-        f"other programs may have taken {OTHERS_CPU_MIN:.0%} of this machine's processors for {lasting_s:.3g} s of "
-        f"that{named}"
-    )
+    much = f"{OTHERS_CPU_MIN:.0%} or more of this machine's processors"
+    return f"other programs took {much} for {busy_s:.3g} s of that{named}"
 
 
 def _named(facts: Facts, start_us: float, end_us: float, without: Sequence[Period]) -> str:

@@ -226,6 +226,9 @@ def test_others_excuse_a_delay_that_they_can_have_made_in_a_part_of_it(message: 
     assert "25%" in excuse
     assert "5 s" in excuse
     assert not of_this_machine(facts, THREE, start_us, end_us, allowed_s=10, came=True)
+    always_a_little = [event(at, "machine", busy=0.5, others=0.1) for at in range(5, 140, 5)]
+    facts = history((), (), [cluster(), phases(), always_a_little]).facts
+    assert not of_this_machine(facts, THREE, start_us, end_us, allowed_s=15, came=True)
 
 
 @pytest.mark.parametrize("told", [None, "much", [1], -0.5, math.nan, math.inf])
