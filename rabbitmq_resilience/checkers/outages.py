@@ -57,6 +57,14 @@ def outages(traffic: Traffic, flow: Flow, *, least_s: float = OUTAGE_S_MIN) -> O
     return _of(traffic, [(start, after) for start, after in found if start is not None], least_s)
 
 
+def open_since_us(traffic: Traffic, flow: Flow) -> float | None:
+    """Return since when a message was due that was not confirmed when publishing ended; None if there was none."""
+    confirmed, under_way = np.flatnonzero(flow.confirms), np.cumsum(flow.under_way)
+    before = int(confirmed[-1]) if len(confirmed) else -1
+    start = _first_due(before, np.flatnonzero(flow.due), tried=before >= 0 and under_way[before] > 0)
+    return None if start is None else _moment_us(traffic, start)
+
+
 def without_deliveries(traffic: Traffic, flow: Flow, *, least_s: float = OUTAGE_S_MIN) -> Outages:
     """Return when the consumers of a queue received nothing: from the time at which the first message was due after the
     last delivery, until the next delivery."""
@@ -91,14 +99,15 @@ def _first_due(before: int, due: Array, *, tried: bool) -> int | None:
 
 
 def _of(traffic: Traffic, found: Sequence[tuple[int, int]], least_s: float) -> Outages:
-    start_us, end_us = traffic.span_us
-
-    def moment_us(tick: int) -> float:
-        return max(start_us, min(end_us, start_us + (tick + 0.5) * TICK_US))
-
-    moments = [(moment_us(start), moment_us(after)) for start, after in found]
+    moments = [(_moment_us(traffic, start), _moment_us(traffic, after)) for start, after in found]
     lasting = [(start, end) for start, end in moments if end - start >= least_s * 1e6]
     return Outages(lasting, traffic.span_s)
+
+
+def _moment_us(traffic: Traffic, tick: int) -> float:
+    """Return the middle of a tick, at the ends that of publishing."""
+    start_us, end_us = traffic.span_us
+    return max(start_us, min(end_us, start_us + (tick + 0.5) * TICK_US))
 
 
 def as_if_tried(traffic: Traffic, flow: Flow, untried: Sequence[Period]) -> Outages:

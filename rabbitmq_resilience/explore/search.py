@@ -46,6 +46,7 @@ class FailedSchedule:
     runs: int
     took_s: float
     complete: bool
+    undecided: int
     file: Path
 
     def text(self) -> str:
@@ -55,8 +56,15 @@ class FailedSchedule:
         return (
             f"shrunk from {before} to {after} in {duration_text(self.took_s)} and {self.runs} runs: {near(self.file)}\n"
             f"  schedules accepted as failing ones failed in {self.rate}; each candidate that passed was repeated "
-            f"until the chance of a missed failure was below {MISS_CHANCE_MAX:.0%}{done}"
+            f"until the chance of a missed failure was below {MISS_CHANCE_MAX:.0%}{self._undecided_text}{done}"
         )
+
+    @property
+    def _undecided_text(self) -> str:
+        if not self.undecided:
+            return ""
+        schedules = "schedule" if self.undecided == 1 else "schedules"
+        return f", except {self.undecided} {schedules} that came to no verdict often enough, and may fail as well"
 
 
 @dataclass
@@ -172,7 +180,15 @@ class Search:
         smallest = kept(shrinking.shrink())
         took_s = self.clock() - began_s
         self.found = FailedSchedule(
-            result, scenario, smallest, shrinking.rate, shrinking.runs, took_s, shrinking.complete, file
+            result,
+            scenario,
+            smallest,
+            shrinking.rate,
+            shrinking.runs,
+            took_s,
+            shrinking.complete,
+            shrinking.undecided,
+            file,
         )
 
     def _write(self) -> None:
@@ -194,6 +210,7 @@ class Search:
                 "runs": self.found.runs,
                 "took_s": round(self.found.took_s, 1),
                 "complete": self.found.complete,
+                "undecided": self.found.undecided,
             }
         write_whole(self.file, json.dumps(document, indent=2) + "\n")
 

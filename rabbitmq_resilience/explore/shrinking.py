@@ -69,7 +69,7 @@ class Shrinking:
     ``smallest``: the smallest scenario so far, at first the found one. ``play``: play a candidate once.
     ``time_is_over``: whether no further run may begin.
     ``rate``: how often failing schedules fail. ``runs``: how many were played. ``complete``: False if time was over
-    before all was tried."""
+    before all was tried. ``undecided``: how many candidates had a verdict too seldom to say that they pass."""
 
     smallest: ValidatedScenario
     play: Callable[[ValidatedScenario], Answer]
@@ -77,6 +77,7 @@ class Shrinking:
     rate: FailureRate = FailureRate(1, 1)
     runs: int = 0
     complete: bool = True
+    undecided: int = 0
     _passed: list[frozenset[str]] = field(default_factory=list)
 
     def shrink(self) -> ValidatedScenario:
@@ -146,6 +147,7 @@ class Shrinking:
                 return True
             passes += answer == "passes"
             unknown += answer == "unknown"
+        self.undecided += passes < self.rate.repeats
         self._passed.append(steps)
         return False
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 
 from rabbitmq_resilience.checkers.verdict import Verdict
 from rabbitmq_resilience.report.rate import Rate
-from rabbitmq_resilience.report.wording import WORDS
 from rabbitmq_resilience.runner.judging import Result
 from rabbitmq_resilience.scenario.model import Scenario
 
@@ -32,10 +31,14 @@ class Repeats:
 
     @property
     def rates(self) -> str:
-        """Return each observed verdict, worst first, with its rate: ``INVALID in 3 of 10 (11 to 60 %)``."""
-        counts = Counter(str(result.verdict) for result in self.results)
-        worst_first = sorted(counts, key=lambda word: WORDS.index(word) != 1)
-        return "; ".join(f"{word} in {Rate(counts[word], len(self.results))}" for word in worst_first)
+        """Return each verdict that came, worst first, with its rate: ``INVALID in 3 of 10 (11 to 60 %)``.
+
+        UNKNOWN runs claim nothing, so they do not count; how many there were comes last."""
+        counts = Counter(result.verdict for result in self.results)
+        unknown = counts.pop(Verdict.UNKNOWN, 0)
+        worst_first = sorted(counts, key=lambda verdict: verdict is not Verdict.INVALID)
+        rates = [f"{verdict} in {Rate(counts[verdict], counts.total())}" for verdict in worst_first]
+        return "; ".join([*rates, *([f"{unknown} UNKNOWN"] if unknown else [])])
 
     @property
     def is_rate(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -67,6 +68,13 @@ class RunLine:
     fault_file: str
     slowest_ratio: float | None = None
     drawn: bool = False
+
+    def number(self, field: str) -> float | None:
+        """Return the number in that field; infinity for a recovery that never came."""
+        value: float | None = getattr(self, field)
+        if field == "recovered_s" and value is None and self.invariants.get("recovery") == "INVALID":
+            return math.inf
+        return value
 
 
 def moment(at_s: float | None = None) -> str:

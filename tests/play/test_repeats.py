@@ -38,6 +38,13 @@ def test_rates_of_what_was_seen_worst_first(message: Messages) -> None:
     message(rates)
 
 
+def test_runs_without_a_verdict_do_not_count_in_a_rate(message: Messages) -> None:
+    rates = Repeats(scenario(), results(INVALID, *[Verdict.UNKNOWN] * 9)).rates
+    message(rates)
+    assert "1 of 1" in rates
+    assert Repeats(scenario(), results(Verdict.UNKNOWN)).rates == "1 UNKNOWN"
+
+
 @pytest.mark.parametrize("verdicts", [(VALID, VALID), (INVALID, VALID), (INVALID,)])
 def test_what_comes_in_some_runs_only_is_a_rate(verdicts: tuple[Verdict, ...]) -> None:
     assert Repeats(sometimes(), results(*verdicts)).is_rate

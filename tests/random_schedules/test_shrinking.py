@@ -73,6 +73,7 @@ def test_what_cannot_be_decided_is_not_taken() -> None:
     found = kills(4, 4)
     shrinking = Shrinking(found, lambda tried: "fails" if tried == found else "unknown", in_time)
     assert shrinking.shrink() == found
+    assert shrinking.undecided == 6, "each fault was left out and shortened, and idle time removed in two steps"
 
 
 def test_time_is_over() -> None:

@@ -94,6 +94,9 @@ def test_an_outage_that_never_ended_is_longer_than_any_that_did() -> None:
     assert measured("outage_s", of_one) == math.inf
     assert measured("outage_total_s", of_one) == 0, "the other queue went on"
     assert measured("outage_s", seen(EVERY)) == 0
+    assert measured("outage_s", seen(unconfirmed(29.2, 31, None))) == math.inf, "less than a second of it was seen"
+    assert measured("outage_s", seen(unconfirmed(29.2, 31, 39.0))) == pytest.approx(9.8, abs=0.2)
+    assert measured("outage_s", seen(unconfirmed(29.2, 31, 30.0))) == 0
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ offline change point detection methods".
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -51,13 +52,15 @@ class NoLibraryError(Exception):
 class ChangePoint:
     """A change of the level, at the index ``first`` of the series.
 
-    ``before``, ``after``: the medians of the nights before ``first``, and from it on. ``p``: the part of all shuffles
+    ``before``, ``after``: the medians of the nights before ``first``, and from it on; their means if the medians are
+    equal (``by_means``). Both may be infinite. ``p``: the part of all shuffles
     that have a cut as good."""
 
     first: int
     before: float
     after: float
     p: float
+    by_means: bool = False
 
     @property
     def ratio(self) -> float | None:
@@ -68,23 +71,38 @@ class ChangePoint:
 def change_points(values: Sequence[float] | Floats) -> list[ChangePoint]:
     """Return the changes of ``values``, which are in the order of nights. The result is deterministic.
 
-    Raise NoLibraryError without the library."""
+    An infinite value counts as longer than every other. Raise NoLibraryError without the library."""
     series = np.asarray(values, dtype=np.float64)
-    found = sorted(_changes(series, 0, len(series), np.random.default_rng(_SEED)))
+    found = sorted(_changes(_bounded_above(series), 0, len(series), np.random.default_rng(_SEED)))
     edges = [0, *(first for first, _ in found), len(series)]
-    levels = [float(np.median(series[a:b])) for a, b in itertools.pairwise(edges)] if found else []
-    return [ChangePoint(first, levels[i], levels[i + 1], p) for i, (first, p) in enumerate(found)]
+    parts = [series[a:b] for a, b in itertools.pairwise(edges)]
+    return [_change_point(first, p, *two) for (first, p), two in zip(found, itertools.pairwise(parts), strict=True)]
+
+
+def _change_point(first: int, p: float, before: Floats, after: Floats) -> ChangePoint:
+    old, new = float(np.median(before)), float(np.median(after))
+    if old != new:
+        return ChangePoint(first, old, new, p)
+    return ChangePoint(first, float(np.mean(before)), float(np.mean(after)), p, by_means=True)
+
+
+def _bounded_above(series: Floats) -> Floats:
+    """Return the series with a large number for each infinite one; how large does not matter, as distances are
+    bounded."""
+    finite = series[np.isfinite(series)]
+    return np.where(np.isfinite(series), series, 1e6 * (1 + finite.max(initial=0.0)))
 
 
 def noise(values: Sequence[float] | Floats, changes: Sequence[ChangePoint]) -> float | None:
     """Return how far nights usually lie from their level, as a part of it.
 
-    None if there are too few nights, or all levels are 0."""
+    None if there are too few nights, or all levels are 0 or infinite."""
     series = np.asarray(values, dtype=np.float64)
     edges = [0, *(change.first for change in changes), len(series)]
     parts = [series[a:b] for a, b in itertools.pairwise(edges) if b - a >= SIDE_NIGHTS_MIN]
-    apart = [np.abs(part / level - 1) for part in parts if (level := float(np.median(part)))]
-    return float(np.median(np.concatenate(apart)) * _DEVIATIONS_A_MEDIAN) if apart else None
+    apart = [np.abs(part / level - 1) for part in parts if np.isfinite(level := float(np.median(part))) and level]
+    found = float(np.median(np.concatenate(apart)) * _DEVIATIONS_A_MEDIAN) if apart else math.inf
+    return found if math.isfinite(found) else None
 
 
 def _changes(series: Floats, start: int, end: int, random: np.random.Generator) -> Iterator[tuple[int, float]]:

@@ -43,6 +43,7 @@ SIGNS: Mapping[str, str] = {
     "U": "UNKNOWN",
     "K": "INVALID, a known violation",
     "V": "VALID",
+    "-": "planned, and had no turn",
     "·": "left out",
     "": "not planned",
 }
@@ -88,6 +89,7 @@ class LevelChange:
     night: int
     old: float
     new: float
+    by_means: bool
     marks: Sequence[str]
     rerun_before: str
     rerun_after: str
@@ -187,12 +189,14 @@ def _group(place: TrendPlace, nights: Sequence[Night], mix_machines: bool, finds
         for play in night.played:
             if _place(night, play, mix_machines) == place and not play.drawn:
                 plays.setdefault(play.scenario, [[] for _ in nights])[i].append(play)
-    left_out = [{one.scenario for one in night.left_out} for night in nights]
+    unplayed = [
+        {**dict.fromkeys(night.not_reached, "-"), **{one.scenario: "·" for one in night.left_out}} for night in nights
+    ]
     histories = [
         ScenarioNights(
             scenario,
             next(play.title for of_night in reversed(mine) for play in of_night),
-            [NightCell(_sign(of_night, scenario in left_out[i]), of_night) for i, of_night in enumerate(mine)],
+            [NightCell(_sign(of_night) or unplayed[i].get(scenario, ""), of_night) for i, of_night in enumerate(mine)],
             [line for metric in METRICS if (line := _metric_series(metric, mine, marks, finds)).points],
         )
         for scenario, mine in plays.items()
@@ -218,14 +222,13 @@ def short_commit(commit: str | None) -> str:
     return whole[:10] + dash + changed
 
 
-def _sign(plays: Sequence[RunLine], left_out: bool) -> str:
-    if not plays:
-        return "·" if left_out else ""
-    signs = {_sign_of(play) for play in plays}
-    return next(sign for sign in SIGNS if sign in signs)
+def _sign(plays: Sequence[RunLine]) -> str:
+    """Return the sign of the worst play; empty without one."""
+    signs = {sign_of(play) for play in plays}
+    return next((sign for sign in SIGNS if sign in signs), "")
 
 
-def _sign_of(play: RunLine) -> str:
+def sign_of(play: RunLine) -> str:
     if play.verdict == "VALID":
         return "V" if play.as_expected else "N"
     if play.verdict == "UNKNOWN":
@@ -236,10 +239,11 @@ def _sign_of(play: RunLine) -> str:
 def _metric_series(
     metric: TrendMetric, plays: Sequence[Sequence[RunLine]], marks: Sequence[Mark], finds: bool
 ) -> MetricSeries:
-    """Return the nightly medians of a metric, its changes and its noise."""
+    """Return the nightly medians of a metric, its changes and its noise. UNKNOWN runs give no numbers."""
     points = []
     for night, of_night in enumerate(plays):
-        known = [value for play in of_night if (value := getattr(play, metric.field)) is not None]
+        decided = [play for play in of_night if play.verdict != "UNKNOWN"]
+        known = [value for play in decided if (value := play.number(metric.field)) is not None]
         if known:
             points.append(Point(night, float(median(known))))
     values = [point.value for point in points]
@@ -254,6 +258,7 @@ def _metric_series(
                 night,
                 one.before,
                 one.after,
+                one.by_means,
                 [mark.text for mark in marks if before < mark.night <= night],
                 plays[before][-1].rerun,
                 plays[night][-1].rerun,

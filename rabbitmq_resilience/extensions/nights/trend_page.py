@@ -4,11 +4,14 @@ The page is self-contained and runs no script."""
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from rabbitmq_resilience.checkers.units import counted
 from rabbitmq_resilience.extensions.nights.change_points import NIGHTS_MIN
 from rabbitmq_resilience.extensions.nights.rates import KnownRate
 from rabbitmq_resilience.extensions.nights.trend import (
@@ -21,6 +24,7 @@ from rabbitmq_resilience.extensions.nights.trend import (
     TrendMetric,
     counts,
     short_commit,
+    sign_of,
 )
 from rabbitmq_resilience.history.whole_files import write_whole
 from rabbitmq_resilience.report.html import render
@@ -30,7 +34,7 @@ NIGHTS_SHOWN_MAX = 60
 #: A step of this many times the noise is found within five nights (``benchmarks/change_points.py``).
 STEP_IN_NOISES = 3.75
 CHART_HEIGHT = 100
-_UNEXPECTED = ("I", "N")
+_UNEXPECTED = ("I", "N", "U")
 
 
 @dataclass(frozen=True)
@@ -143,10 +147,16 @@ def _unexpected(group: PlaceNights, section: Section) -> Iterator[tuple[str, str
         if bad:
             nights = f"{len(bad)} nights, since" if len(bad) > 1 else "one night,"
             since = _date(group.nights[bad[-1]].night)
+            worst = min(bad, key=lambda i: _UNEXPECTED.index(history.cells[i].sign))
+            how = Counter(SIGNS[history.cells[i].sign] for i in bad)
+            often = "; ".join(f"in {counted(count, 'night', 'nights')} {text}" for text, count in how.items())
             yield (
                 anchors[history.scenario],
-                f"“{history.title}” has ended {_cell_text(history, bad[0])} for {nights} {since} "
-                f"(RabbitMQ {group.place.broker_version}, {group.place.driver}).",
+                f"“{history.title}” has ended {_cell_text(history, worst)} for {nights} {since} "
+                f"(RabbitMQ {group.place.broker_version}, {group.place.driver})."
+                if len(how) == 1
+                else f"“{history.title}” has not ended as expected for {nights} {since}: {often}; at worst "
+                f"{_cell_text(history, worst)} (RabbitMQ {group.place.broker_version}, {group.place.driver}).",
             )
 
 
@@ -166,7 +176,8 @@ def _shown(group: PlaceNights, history: ScenarioNights, anchor: str, first: int)
 def _cell_text(history: ScenarioNights, night: int) -> str:
     cell = history.cells[night]
     times = f", {len(cell.plays)} plays" if len(cell.plays) > 1 else ""
-    why = next((play.broke_first.summary for play in cell.plays if play.broke_first), "")
+    worst = (play for play in cell.plays if sign_of(play) == cell.sign)
+    why = next((play.broke_first.summary for play in worst if play.broke_first), "")
     return SIGNS[cell.sign] + times + (f" ({why})" if why else "")
 
 
@@ -174,7 +185,7 @@ def _in_words(group: PlaceNights, history: ScenarioNights, change: LevelChange, 
     nights, metric = group.nights, change.metric
     text = (
         f"{metric.name} of “{history.title}” went from {_value(metric, change.old)} to {_value(metric, change.new)}"
-        f"{_percent(change)} with the night of {_date(nights[change.night].night)} "
+        f"{' on average' * change.by_means}{_percent(change)} with the night of {_date(nights[change.night].night)} "
         f"({change.night + 1} of {len(nights)}, RabbitMQ {group.place.broker_version}, {group.place.driver}, "
         f"suite {short_commit(nights[change.night].suite_commit)})."
     )
@@ -193,10 +204,10 @@ def _in_words(group: PlaceNights, history: ScenarioNights, change: LevelChange, 
 def _drawing(line: MetricSeries, history: ScenarioNights, nights: Sequence[str], first: int) -> Drawing:
     points = [point for point in line.points if point.night >= first]
     levels = [level for level in _levels(line, len(nights)) if level[1] > first]
-    top = max((point.value for point in points), default=0.0) * 1.1 or 1.0
+    top = max((point.value for point in points if math.isfinite(point.value)), default=0.0) * 1.1 or 1.0
 
     def y(value: float) -> float:
-        return round(CHART_HEIGHT * (1 - max(value, 0) / top), 2)
+        return 0.0 if math.isinf(value) else round(CHART_HEIGHT * (1 - max(value, 0) / top), 2)
 
     return Drawing(
         name=line.metric.name,
@@ -237,13 +248,15 @@ def _note(line: MetricSeries) -> str:
 
 
 def _value(metric: TrendMetric, value: float) -> str:
+    if math.isinf(value):
+        return "never"
     if metric.is_ratio:
         return f"{value:.0%}"
     return f"{value:.0f} s" if value >= 100 else f"{value:.1f} s" if value >= 0.95 or not value else f"{value:.2f} s"
 
 
 def _percent(change: LevelChange) -> str:
-    if not change.old or change.metric.is_ratio:
+    if not change.old or change.metric.is_ratio or not math.isfinite(change.old + change.new):
         return ""
     return f" ({change.new / change.old - 1:+.0%})"
 

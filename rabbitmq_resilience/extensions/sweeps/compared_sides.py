@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 
 from rabbitmq_resilience.extensions.nights.night_file import Night
 from rabbitmq_resilience.extensions.sweeps.comparison import ComparedSide, Comparison, Runs, compare
-from rabbitmq_resilience.extensions.sweeps.measures import OF_NIGHTS, night_number
+from rabbitmq_resilience.extensions.sweeps.measures import OF_NIGHTS
 from rabbitmq_resilience.extensions.sweeps.paired import by_round, in_both
 from rabbitmq_resilience.extensions.sweeps.results import MAY_DIFFER, Of, ResultRow, Results
 from rabbitmq_resilience.extensions.sweeps.sweep_model import SweepSpec
@@ -103,8 +103,7 @@ def of_nights(nights: Sequence[Night], name: str) -> ComparedSide:
 def _played(mine: Sequence[RunLine]) -> Runs:
     decided = [played for played in mine if played.verdict != "UNKNOWN"]
     values = {
-        field: [value for played in decided if (value := night_number(played, field)) is not None]
-        for field in OF_NIGHTS
+        field: [value for played in decided if (value := played.number(field)) is not None] for field in OF_NIGHTS
     }
     return Runs(values, _broke([played.verdict for played in mine]), len(mine) - len(decided))
 

@@ -15,7 +15,7 @@ from rabbitmq_resilience.checkers.columns import pieces
 from rabbitmq_resilience.checkers.latency_bound import percentile_ms
 from rabbitmq_resilience.checkers.machine_load import describe_others, looks
 from rabbitmq_resilience.checkers.message_ledger import ledger_of
-from rabbitmq_resilience.checkers.outages import Outages, outages
+from rabbitmq_resilience.checkers.outages import OUTAGE_S_MIN, Outages, open_since_us, outages
 from rabbitmq_resilience.checkers.units import seconds
 from rabbitmq_resilience.checkers.verdict import History
 from rabbitmq_resilience.checkers.waits import LAGGED_MAX
@@ -24,7 +24,6 @@ from rabbitmq_resilience.extensions.sweeps.seen import JudgedRun
 from rabbitmq_resilience.extensions.sweeps.statistics import Better, Scale
 from rabbitmq_resilience.history.events import MachineEvent
 from rabbitmq_resilience.history.history import Outcome
-from rabbitmq_resilience.runner.run_line import RunLine
 from rabbitmq_resilience.workload.perf_test_options import PERCENTILES, Window
 
 
@@ -68,13 +67,13 @@ def _outage_s(of: Callable[[Outages], float], together: bool, seen: JudgedRun) -
     flows = {None: traffic.all_queues()} if together else dict(traffic.flows)
     found = {queue: outages(traffic, flow) for queue, flow in flows.items()}
     last_us = traffic.span_us[1]
-    open_of = [queue for queue, one in found.items() if one.periods and one.periods[-1][1] >= last_us]
-    if open_of:
-        next_us = _next_confirm_us(seen.history, last_us)
-        for queue in open_of:
-            until_us = min(next_us.values(), default=math.inf) if queue is None else next_us.get(queue, math.inf)
-            *before, (start_us, _) = found[queue].periods
-            found[queue] = Outages([*before, (start_us, until_us)], found[queue].span_s)
+    open_us = {queue: start for queue, flow in flows.items() if (start := open_since_us(traffic, flow)) is not None}
+    next_us = _next_confirm_us(seen.history, last_us) if open_us else {}
+    for queue, start_us in open_us.items():
+        until_us = min(next_us.values(), default=math.inf) if queue is None else next_us.get(queue, math.inf)
+        ended = [period for period in found[queue].periods if period[1] < last_us]
+        lasting = [(start_us, until_us)] if until_us - start_us >= OUTAGE_S_MIN * 1e6 else []
+        found[queue] = Outages([*ended, *lasting], found[queue].span_s)
     return max(map(of, found.values()), default=0.0)
 
 
@@ -98,15 +97,7 @@ def _waited_ms(percentile: float, of: str, since: str, seen: JudgedRun) -> float
 
 
 def _of_night(field: str, seen: JudgedRun) -> float | None:
-    return night_number(seen.played, field)
-
-
-def night_number(played: RunLine, field: str) -> float | None:
-    """Return a number that a night keeps of a run; infinity for a recovery that never came."""
-    value: float | None = getattr(played, field)
-    if field == "recovered_s" and value is None and played.invariants.get("recovery") == "INVALID":
-        return math.inf
-    return value
+    return seen.played.number(field)
 
 
 #: The numbers that a night keeps of each run.
