@@ -86,6 +86,16 @@ def changes(values: Sequence[float | None], field: str, **fields: Any) -> list[L
     return [change for change in history.changes if change.metric.field == field]
 
 
+def test_another_processor_or_less_memory_is_named_with_the_change() -> None:
+    """Rented machines of one name count as one."""
+    smaller = replace(HEADER.machine, memory_gb=2.0, cpu_model="a slow processor")
+    before = nights(*[[replace(PLAYED, recovered_s=4.0 + i % 3 / 10)] for i in range(30)])[:15]
+    after = nights(*[[replace(PLAYED, recovered_s=9.0 + i % 3 / 10)] for i in range(30)], machine=smaller)[15:]
+    (history,) = trend([*before, *after]).groups[0].histories
+    (change,) = history.changes
+    assert change.marks == ["processor a processor → a slow processor", "memory 24 GB → 2 GB"]
+
+
 def test_a_level_that_the_median_does_not_show_goes_by_means() -> None:
     chance = random.Random(1)  # noqa: S311 - no secret
     sometimes = [chance.choice([0.0, 0.0, 0.0, 20.0, 20.0]) for _ in range(40)]

@@ -209,6 +209,8 @@ def _marks(i: int, before: Header, now: Header) -> Iterator[Mark]:
     pairs = {
         "machine": (before.machine.id, now.machine.id),
         "processors": (str(before.machine.cpus), str(now.machine.cpus)),
+        "processor": (before.machine.cpu_model, now.machine.cpu_model),
+        "memory": (f"{before.machine.memory_gb:g} GB", f"{now.machine.memory_gb:g} GB"),
         "kernel": (before.machine.kernel, now.machine.kernel),
         "suite": (before.suite_version, now.suite_version),
         "suite commit": (short_commit(before.suite_commit), short_commit(now.suite_commit)),

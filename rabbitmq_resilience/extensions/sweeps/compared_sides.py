@@ -128,10 +128,10 @@ def results_apart(first: Results, second: Results) -> Iterator[str]:
 
 
 def nights_apart(first: Sequence[Night], second: Sequence[Night]) -> Iterator[str]:
-    """Yield what else differs between two groups of nights, and so may cause a difference."""
+    """Yield what else differs between the runs of two groups of nights, and so may cause a difference."""
     conditions: Mapping[str, Callable[[Night], Iterable[object]]] = {
-        "machine": lambda night: [night.header.machine.id],
-        "suite commit": lambda night: [night.header.suite_commit],
+        "machine": lambda night: [night.header.machine.id] * len(night.played),
+        "suite commit": lambda night: [night.header.suite_commit] * len(night.played),
         "driver": lambda night: [played.driver for played in night.played],
         "RabbitMQ": lambda night: [played.broker_version for played in night.played],
     }
