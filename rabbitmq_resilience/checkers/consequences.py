@@ -18,7 +18,7 @@ from rabbitmq_resilience.checkers.outages import Outages, joined, outages, witho
 from rabbitmq_resilience.checkers.times import Period, periods, times
 from rabbitmq_resilience.checkers.traffic import Traffic
 from rabbitmq_resilience.checkers.verdict import EXAMPLES_MAX, History
-from rabbitmq_resilience.history.events import WorkerEvent
+from rabbitmq_resilience.history.events import LoadEvent, QueuesEvent, WorkerEvent
 from rabbitmq_resilience.history.history import Outcome
 
 #: What ends a client's connection, and what begins one.
@@ -43,7 +43,10 @@ def consequences(history: History) -> dict[str, Any] | None:
         return None
     flows = {facts.queue_name(index): flow for index, flow in sorted(traffic.flows.items())}
     by_queue = {name: found for name, flow in flows.items() if (found := outages(traffic, flow)).periods}
-    starved = {name: without_deliveries(traffic, flow) for name, flow in flows.items() if flow.delivered.any()}
+    read = _read(facts)
+    starved = {
+        name: without_deliveries(traffic, flow) for name, flow in flows.items() if flow.delivered.any() or name in read
+    }
     further = {"returned": _returned(history), "network": network(history), "held_back": held_back(history)}
     nacked = joined(np.unique([tick for of_one in traffic.nacks.values() for tick in np.flatnonzero(of_one)]), traffic)
     return {
@@ -62,6 +65,14 @@ def consequences(history: History) -> dict[str, Any] | None:
         },
         **{name: found for name, found in further.items() if found is not None},
     }
+
+
+def _read(facts: Facts) -> frozenset[str]:
+    """Return the queues that the consumers of a generated load read all the time, also if they got nothing."""
+    if not any(facts.of_kind(LoadEvent)) or not any(True for _ in facts.of_clients("consumer")):
+        return frozenset()
+    read_later = {name for event in facts.of_kind(QueuesEvent) for name in event.read_at_drain}
+    return frozenset(queue.name for queue in facts.queues) - read_later
 
 
 def _returned(history: History) -> dict[str, int] | None:

@@ -133,6 +133,17 @@ def test_how_long_consumers_were_without() -> None:
     assert quiet["consumers"]["without"]["longest_s"] == 0, "nothing was due"
 
 
+@pytest.mark.parametrize(
+    ("events", "longest_s"), [((), 90), ((event(0, "queues", queues={}, read_at_drain=["q2"]),), 0)]
+)
+def test_a_queue_that_delivered_nothing_at_all_was_without(events: tuple[Event, ...], longest_s: float) -> None:
+    """q2 has consumers, or is read at the drain only."""
+    deliveries = [deliver(n, n / 10) for n in range(900)]
+    loaded = [load(0, 20), worker(0.1, "consumer-0", "connected"), *events]
+    found = told([*confirms((0, 90)), *confirms((0, 90), queue=1)], *loaded, deliveries=deliveries)
+    assert found["consumers"]["without"]["longest_s"] == pytest.approx(longest_s, abs=0.1)
+
+
 def objective(rows: list[Row], *events: Any, **bounds: float) -> Finding:
     return Uptime.model_validate(bounds).check(history(rows, (), [cluster(), queues("q1"), phases(), *events]))
 
