@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import itertools
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rabbitmq_resilience.extensions.sweeps.compared_sides import of_axis
 from rabbitmq_resilience.extensions.sweeps.comparison import ComparedSide, Comparison, Runs, compare
 from rabbitmq_resilience.extensions.sweeps.comparison_page import comparison_markdown, comparison_page
 from rabbitmq_resilience.extensions.sweeps.measures import MEASURES
+from rabbitmq_resilience.extensions.sweeps.results import ResultRow, Results
 from rabbitmq_resilience.report.rate import Rate
 from tests.messages import Messages
+from tests.sweeps.written import SWEEP, loaded
 from tests.tables.lines import line_with
 
 NUMBERS = st.lists(st.integers(0, 12).map(float) | st.just(math.inf), min_size=0, max_size=5)
@@ -177,3 +181,31 @@ def test_runs_without_numbers_and_what_only_one_side_has_are_reported(message: M
     for name in ("A: old", "B: new"):
         message(line_with(text, name))
     assert found.rates == []
+
+
+@pytest.mark.parametrize(("field", "is_compared"), [("workload.rate_per_s", False), ("workload.in_flight", True)])
+def test_messages_a_second_of_loads_that_state_other_rates_are_not_compared(
+    field: str, is_compared: bool, tmp_path: Path
+) -> None:
+    axis = {"name": "load", "field": field, "values": [300, 1000]}
+    sweep = loaded(tmp_path, SWEEP | {"axes": [axis], "compared": "load", "repeats": 8})
+    lines = [
+        ResultRow(
+            round=number,
+            labels={"load": label},
+            status="measured",
+            verdict="VALID",
+            why="",
+            values={"confirmed_per_s": float(label) - number / 10, "confirm_p99_ms": 5.0 + number / 10},
+            run="x",
+            seed=1,
+            took_s=1.0,
+            at="",
+        )
+        for number in range(8)
+        for label in ("300", "1000")
+    ]
+    (found,) = of_axis(Results(tmp_path, None, lines), sweep.spec).values()
+    compared_measures = {one.measure for one in found.differences}
+    assert ("confirmed_per_s" in compared_measures) is is_compared
+    assert "confirm_p99_ms" in compared_measures

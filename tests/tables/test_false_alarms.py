@@ -78,11 +78,17 @@ def test_runs_are_counted_by_what_other_programs_took() -> None:
 
 def test_runs_during_which_only_the_suite_kept_the_machine_busy_have_a_row() -> None:
     shared = {"others_cpu": 0.3, "purpose": f"safe runs, {SUITE_ALONE}"}
-    runs = [LedgerRun("1-a", verdict("VALID") | shared), LedgerRun("2-b", verdict("VALID") | {"others_cpu": 0.3})]
+    began = {"started_at": "2026-11-30T18:11:59"}
+    runs = [
+        LedgerRun("1-a", verdict("VALID") | shared | began),
+        LedgerRun("2-b", verdict("VALID") | {"others_cpu": 0.3}),
+    ]
+    runs.append(LedgerRun("4-d", verdict("UNKNOWN") | shared | {"started_at": "2026-11-30T18:12:30"}))
     for title in ("A zone is cut off, five_nodes_three_zones", "Every node loses power with a backlog"):
         runs.append(LedgerRun("3-c", verdict("VALID", title=title) | shared))
     found = [row.split(" | ")[:2] for row in rows(false_alarms(runs))]
-    assert ["| at most one other cluster of this suite; three or four nodes", "1"] in found
+    assert ["| at most one other cluster of this suite; three or four nodes", "2"] in found
+    assert ["| of these, played with commit 08eab3db or a later one", "1"] in found
     assert ["| the same; five nodes, or a power cut", "2"] in found
     assert ["| 10 to 40 %", "1"] in found
 

@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 
 from rabbitmq_resilience.extensions.nights.night_file import Night
 from rabbitmq_resilience.extensions.sweeps.comparison import ComparedSide, Comparison, Runs, compare
-from rabbitmq_resilience.extensions.sweeps.measures import OF_NIGHTS
+from rabbitmq_resilience.extensions.sweeps.measures import MEASURES, OF_NIGHTS
 from rabbitmq_resilience.extensions.sweeps.paired import by_round, in_both
 from rabbitmq_resilience.extensions.sweeps.results import MAY_DIFFER, Of, ResultRow, Results
 from rabbitmq_resilience.extensions.sweeps.sweep_model import SweepSpec
@@ -21,19 +21,38 @@ def of_axis(results: Results, spec: SweepSpec) -> dict[int, Comparison]:
     """Compare each label of the axis ``compared`` with its first one, if both were played.
 
     Return {number of the label, from 1: comparison}; empty if no axis is compared. Only rounds in which both gave
-    numbers count."""
+    numbers count. Messages a second are compared only if both labels leave the load's rate as it was."""
     axis = next((axis for axis in spec.axes if axis.called == spec.compared), None)
     if axis is None:
         return {}
     sides = {label: _cells(results.final, axis.called, label) for label in axis.choices}
     (first, mine), *others = sides.items()
     played = sum(bool(mine and theirs) for _, theirs in others)
+    found = {}
+    for place, (other, theirs) in enumerate(others, 2):
+        if mine and theirs:
+            both = [_paired(mine, theirs), _paired(theirs, mine)]
+            if _stated_rate(axis.choices[first]) != _stated_rate(axis.choices[other]):
+                both = [_without_paced(side) for side in both]
+            sides_of = [ComparedSide(label, runs) for label, runs in zip((first, other), both, strict=True)]
+            found[place] = compare(*sides_of, among=played)
+    return found
+
+
+#: The last parts of the fields by which a scenario states how many messages a second there are.
+_RATE_FIELDS = {"base", "workload", "preset", "scale", "rate_per_s", "variable_rate"}
+
+
+def _stated_rate(choice: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the fields of a label that may change the load's rate."""
+    return {field: value for field, value in choice.items() if field.rpartition(".")[2] in _RATE_FIELDS}
+
+
+def _without_paced(cells: Mapping[str, Runs]) -> dict[str, Runs]:
+    """Return the runs without measures that are as high as the load states."""
     return {
-        place: compare(
-            ComparedSide(first, _paired(mine, theirs)), ComparedSide(other, _paired(theirs, mine)), among=played
-        )
-        for place, (other, theirs) in enumerate(others, 2)
-        if mine and theirs
+        cell: replace(runs, values={n: v for n, v in runs.values.items() if n not in MEASURES or not MEASURES[n].paced})
+        for cell, runs in cells.items()
     }
 
 
