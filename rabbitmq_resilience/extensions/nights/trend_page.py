@@ -145,19 +145,20 @@ def _unexpected(group: PlaceNights, section: Section) -> Iterator[tuple[str, str
         as_expected = [n for n, i in enumerate(reversed(played)) if history.cells[i].sign not in _UNEXPECTED]
         bad = played[::-1][: as_expected[0] if as_expected else None]
         if bad:
-            nights = f"{len(bad)} nights, since" if len(bad) > 1 else "one night,"
+            where = f"(RabbitMQ {group.place.broker_version}, {group.place.driver})"
             since = _date(group.nights[bad[-1]].night)
-            worst = min(bad, key=lambda i: _UNEXPECTED.index(history.cells[i].sign))
-            how = Counter(SIGNS[history.cells[i].sign] for i in bad)
-            often = "; ".join(f"in {counted(count, 'night', 'nights')} {text}" for text, count in how.items())
-            yield (
-                anchors[history.scenario],
-                f"“{history.title}” has ended {_cell_text(history, worst)} for {nights} {since} "
-                f"(RabbitMQ {group.place.broker_version}, {group.place.driver})."
-                if len(how) == 1
-                else f"“{history.title}” has not ended as expected for {nights} {since}: {often}; at worst "
-                f"{_cell_text(history, worst)} (RabbitMQ {group.place.broker_version}, {group.place.driver}).",
-            )
+            yield anchors[history.scenario], f"“{history.title}” {_how_it_ended(history, bad, since)} {where}."
+
+
+def _how_it_ended(history: ScenarioNights, bad: Sequence[int], since: str) -> str:
+    """Return how a scenario ended in the nights ``bad``, the latest first, of which the first one was ``since``."""
+    nights = f"{len(bad)} nights, since {since}" if len(bad) > 1 else f"one night, {since}"
+    worst = min(bad, key=lambda i: _UNEXPECTED.index(history.cells[i].sign))
+    how = Counter(SIGNS[history.cells[i].sign] for i in bad)
+    if len(how) == 1:
+        return f"has ended {_cell_text(history, worst)} for {nights}"
+    often = "; ".join(f"in {counted(count, 'night', 'nights')} {text}" for text, count in how.items())
+    return f"has not ended as expected for {nights}: {often}; at worst {_cell_text(history, worst)}"
 
 
 def _shown(group: PlaceNights, history: ScenarioNights, anchor: str, first: int) -> Shown:
