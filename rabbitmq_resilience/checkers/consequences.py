@@ -69,7 +69,7 @@ def consequences(history: History) -> dict[str, Any] | None:
 
 def _read(facts: Facts) -> frozenset[str]:
     """Return the queues that the consumers of a generated load read all the time, also if they got nothing."""
-    if not any(facts.of_kind(LoadEvent)) or not any(True for _ in facts.of_clients("consumer")):
+    if not any(facts.of_kind(LoadEvent)) or next(facts.of_clients("consumer"), None) is None:
         return frozenset()
     read_later = {name for event in facts.of_kind(QueuesEvent) for name in event.read_at_drain}
     return frozenset(queue.name for queue in facts.queues) - read_later

@@ -12,7 +12,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from itertools import pairwise
 from typing import Annotated, ClassVar
 
 import numpy as np
@@ -194,7 +193,7 @@ class Passages:
         order = np.argsort(which, kind="stable")
         edges = np.searchsorted(which[order], np.arange(count + 1))
         took_ms = self.took_us[order] / 1000
-        latency = [np.median(took_ms[a:b]) if a < b else np.nan for a, b in pairwise(edges.tolist())]
+        latency = [np.median(took_ms[a:b]) if a < b else np.nan for a, b in itertools.pairwise(edges.tolist())]
         taken, owed, delivered = (rates(moments) for moments in (self.confirmed_us, self.owed_us, self.received_us))
         return Windows(taken, owed, delivered, np.array(latency), target_per_s)
 
@@ -277,7 +276,9 @@ class SteadyFlow(InvariantSpec):
         varying = [facts.rate, *(() if load is None else _processing(load))]
         for stretch in left(span_us, faults):
             edges = sorted({edge for each in varying for piece in each.pieces(*stretch) for edge in piece[:2]})
-            pieces = [((start, end), tuple(each.at(start) for each in varying)) for start, end in pairwise(edges)]
+            pieces = [
+                ((start, end), tuple(each.at(start) for each in varying)) for start, end in itertools.pairwise(edges)
+            ]
             for (per_s, *_), same in itertools.groupby(pieces, key=lambda piece: piece[1]):
                 spans = [span for span, _ in same]
                 if per_s != 0 and spans[-1][1] - spans[0][0] >= WINDOWS_MIN * self.window_s * 1e6:
