@@ -44,8 +44,8 @@ class HeldBack(InvariantSpec):
     before.
 
     Looks do not count while a step of the schedule raises an alarm, and for ``grace_s`` after it. The verdict is
-    UNKNOWN if no broker was asked, also after the last such step alone, or if for more than 20 s no broker answered or
-    a broker that ran did not report its own connections. It is also UNKNOWN if queues have a bound and there are more
+    UNKNOWN if no broker was asked, or none after the last such step, or if for more than 20 s no broker answered or a
+    broker that ran did not report its own connections. It is also UNKNOWN if queues have a bound and there are more
     than 1,000 queues: brokers are not asked for that many."""
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})

@@ -44,9 +44,9 @@ class LeadersSpread(InvariantSpec):
     member counts, as it does for RabbitMQ, and cannot be moved: a node that leads nothing else may lead any number.
 
     The time after the next rebalancing, or the next begin or end of a fault, is not judged: RabbitMQ moves no leader to
-    a node that comes back. The verdict is UNKNOWN if leaders were not seen for 10 s
-    when they had to be spread. If they were not seen at all between that moment and the next fault, they must have been
-    spread at the last look, at most 10 s before that fault."""
+    a node that comes back. The verdict is UNKNOWN if leaders were not seen for 10 s when they had to be spread. If they
+    were not seen at all between that moment and the next fault, they must have been spread at the last look, at most 10
+    s before that fault."""
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})
 
