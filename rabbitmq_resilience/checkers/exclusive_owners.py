@@ -47,7 +47,7 @@ DELETED_LATER_S = 30.0
 BOUND_LATER_S = 2.0
 _CONSUMER = "consumer"
 #: Worker events that end a connection before the end of the run.
-_ENDS = ("connection_lost", "killed", "hung")
+_ENDS = ("connection_lost", "killed")
 
 
 class Stay(NamedTuple):
@@ -205,7 +205,7 @@ def _stays(facts: Facts) -> Mapping[int, list[Stay]]:
         if event.event == "connected":
             open_.setdefault(consumer, (event.node, event.t_us))
         elif event.event in _ENDS and consumer in open_:
-            found[consumer].append(Stay(*open_.pop(consumer), event.t_us, killed=event.event != "connection_lost"))
+            found[consumer].append(Stay(*open_.pop(consumer), event.t_us, killed=event.event == "killed"))
     for consumer, (node, start_us) in open_.items():
         found[consumer].append(Stay(node, start_us, NEVER_US))
     return found

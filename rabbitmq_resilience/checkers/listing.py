@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from rabbitmq_resilience.checkers.consumers_connected import connected_us
 from rabbitmq_resilience.checkers.facts import Facts
-from rabbitmq_resilience.checkers.observed_faults import NEVER_US
 from rabbitmq_resilience.checkers.times import Period, Times, later, times
 from rabbitmq_resilience.history.events import SampleEvent
 
@@ -13,7 +13,6 @@ from rabbitmq_resilience.history.events import SampleEvent
 DECLARED_WITHIN_S = 5.0
 #: The queue that a step deleted in early records.
 ANY_QUEUE = ""
-_ENDS = ("connection_lost", "killed", "stopped", "hung")
 
 
 def lists_all(facts: Facts, sample: SampleEvent) -> bool:
@@ -46,13 +45,7 @@ def _deleted(facts: Facts) -> Mapping[str, Times]:
 
 def _connected(facts: Facts) -> Mapping[int, list[Period]]:
     """Return the periods in which each consumer was connected, without their first ``DECLARED_WITHIN_S``."""
-    since: dict[int, float] = {}
-    found: dict[int, list[Period]] = {}
-    for consumer, event in facts.of_clients("consumer"):
-        if event.event == "connected":
-            since.setdefault(consumer, event.t_us + DECLARED_WITHIN_S * 1e6)
-        elif event.event in _ENDS and consumer in since:
-            found.setdefault(consumer, []).append((since.pop(consumer), event.t_us))
-    for consumer, start_us in since.items():
-        found.setdefault(consumer, []).append((start_us, NEVER_US))
-    return found
+    shift_us = DECLARED_WITHIN_S * 1e6
+    return {
+        consumer: [(start + shift_us, end) for start, end in spans] for consumer, spans in connected_us(facts).items()
+    }

@@ -12,6 +12,7 @@ import numpy as np
 
 from rabbitmq_resilience.checkers.application_connections import connections_of
 from rabbitmq_resilience.checkers.columns import Array, pieces
+from rabbitmq_resilience.checkers.consumers_connected import connected_us
 from rabbitmq_resilience.checkers.facts import Facts
 from rabbitmq_resilience.checkers.gaps import gaps
 from rabbitmq_resilience.checkers.observed_faults import NEVER_US
@@ -21,8 +22,6 @@ from rabbitmq_resilience.history.events import ApplicationUseEvent, LoadEvent, Q
 
 #: On a busy machine a broker or a client may be slow for seconds, but not for as long as this.
 STARVED_S = 30.0
-
-_GOES = frozenset({"connection_lost", "killed", "hung", "stopped"})
 
 
 def starved(history: History, span_us: Period, *, perhaps: bool = False) -> Mapping[str, Sequence[Period]]:
@@ -90,7 +89,8 @@ def _consumed(history: History) -> Callable[[str], Times]:
     if any(facts.of_kind(ApplicationUseEvent)):
         consumers = [consumer for connection in connections_of(facts) for consumer in connection.consumers]
         return lambda queue: times((each.from_us, each.to_us) for each in consumers if each.queue == queue)
-    connected, readers = _connected(facts), _readers(history)
+    connected = {consumer: times(spans) for consumer, spans in connected_us(facts).items()}
+    readers = _readers(history)
     everyone = frozenset(connected)
 
     @functools.cache
@@ -108,21 +108,6 @@ def _readers(history: History) -> Mapping[str, frozenset[int]]:
         for index, one in {*zip(*(np.unique(np.stack([queue, consumer]), axis=1).tolist()), strict=True)}:
             found.setdefault(index, set()).add(one)
     return {queue.name: frozenset(found[index]) for index, queue in enumerate(history.facts.queues) if index in found}
-
-
-def _connected(facts: Facts) -> Mapping[int, Times]:
-    """Return when each consumer was connected."""
-    since: dict[int, float] = {}
-    spans: dict[int, list[Period]] = {}
-    for consumer, event in facts.of_clients("consumer"):
-        spans.setdefault(consumer, [])
-        if event.event == "connected":
-            since.setdefault(consumer, event.t_us)
-        elif event.event in _GOES and consumer in since:
-            spans[consumer].append((since.pop(consumer), event.t_us))
-    for consumer, start_us in since.items():
-        spans[consumer].append((start_us, NEVER_US))
-    return {consumer: times(each) for consumer, each in spans.items()}
 
 
 def _lasting(of: Times, least_s: float) -> list[Period]:
