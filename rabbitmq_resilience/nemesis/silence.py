@@ -1,8 +1,8 @@
 """Proofs by probes that links were silent, even if only for a short time.
 
-An unanswered probe proves a cut only if nothing else explains it. So each probe is paired with an answer of the same
-broker past the proxies, and with an answer of the proxies' server: both suffer equally from a busy machine. A probe
-counts for a link only while no other step silences that link, or its way back, which the answer takes.
+An unanswered probe proves a cut only if nothing else explains it. So the proxies' server and the same broker, past the
+proxies, must answer later questions during the cut, and the proxies' server once more. A probe counts for a link only
+while no other step silences that link, or its way back, which the answer takes.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 ANSWERED_WITHIN_S = 5.0
 #: How long an answer takes to come back that the proxies' server passes on just now.
 CROSSING_S = 0.05
+#: How long brokers have to answer past the proxies at the end of a cut, which lasts until they do.
+ASKED_WITHIN_S = 0.2
 #: A cut is prolonged for the delay that another step causes only up to this delay.
 SLOWED_S_MAX = 0.25
 _POLL_S = 0.02
@@ -40,9 +42,10 @@ class Silence:
     _made_s: float = field(default=0.0, init=False)
     _begun_s: float = field(default=0.0, init=False)
     _ended_s: float = field(default=0.0, init=False)
-    _crossing_s: float = field(default=0.0, init=False)
+    _asked_s: float = field(default=0.0, init=False)
     _served: bool = field(default=False, init=False)
     _shared: frozenset[Link] = field(default=frozenset(), init=False)
+    _late: frozenset[Link] = field(default=frozenset(), init=False)
 
     def __post_init__(self) -> None:
         self._made_s = time.monotonic()
@@ -55,25 +58,30 @@ class Silence:
 
     def end(self) -> None:
         """Stop counting answers as given during the cut. The proxies' server answers now, and it got the probes
-        earlier, so it would have passed them on by then. It may have stood still before, so a link that another step
-        slows gets its time from now on."""
-        self._served = self.context.cluster.links.server_answers()
-        served_s = time.monotonic()
-        slowed_s = [s for s in map(self._slowed_s, self._round.over) if s <= SLOWED_S_MAX]
-        crossing_s = CROSSING_S + max(slowed_s, default=0.0)
+        earlier, so it has passed them on. It may have stood still before, so what other steps slow gets its time from
+        now on, on both ways. Each broker answers past the proxies when the probes have arrived, and so has answered
+        them, and the proxies' server has passed its answers on when it answers again."""
+        links = self.context.cluster.links
+        served = links.server_answers()
+        slowed_s = max((s for s in map(self._slowed_s, self._round.over) if s <= SLOWED_S_MAX), default=0.0)
+        _wait(slowed_s)
+        self._round.ask()
         with suppress(WaitTimeout):
-            wait_until(lambda: False, timeout_s=crossing_s, poll_s=_POLL_S, what="what was passed on just now")
+            wait_until(self._all_answered, timeout_s=ASKED_WITHIN_S, poll_s=_POLL_S, what="brokers")
+        self._asked_s = time.monotonic()
+        self._served = served and links.server_answers()
+        _wait(slowed_s + CROSSING_S)
         self._ended_s = time.monotonic()
-        self._crossing_s = self._ended_s - served_s
         self._shared = frozenset(link for link in self._round.over if self._silenced(link))
+        self._late = frozenset(link for link in self._round.over if self._slowed_s(link) > slowed_s)
 
     def close(self) -> None:
         self._round.close()
 
     def prove(self) -> Proof:
-        """Return a proof that no probe was answered before the end of the cut, though it could have been, and that each
-        was answered afterwards, and its broker had answered a later one past the proxy by then. Links that another step
-        silenced meanwhile prove nothing."""
+        """Return a proof that no probe was answered before the end of the cut, though it could have been, as its broker
+        answered a later one past the proxies, and that each was answered afterwards. Links that another step silenced
+        meanwhile prove nothing."""
         alone = [link for link in self._round.over if link not in self._shared]
 
         def missing() -> list[Link]:
@@ -88,7 +96,7 @@ class Silence:
         heard = self._round.answered_s
         crossed = [link for link, at_s in heard.items() if at_s <= self._ended_s]
         answered = [link for link in alone if link in heard]
-        late = [link for link in answered if self._crossing_s <= self._slowed_s(link)]
+        late = [link for link in answered if link in self._late]
         complaints = [
             *([f"no probe was accepted on {named(self._round.unreached)}"] if self._round.unreached else []),
             *([f"a probe crossed {named(crossed)} during the cut"] if crossed else []),
@@ -118,12 +126,21 @@ class Silence:
         taken = self.context.at_work.took(link.nodes[-1], other_than=self.context.step, since_s=self._made_s)
         return bool(taken or self.context.silencing(link, since_s=self._made_s))
 
+    def _all_answered(self) -> bool:
+        return all(self._is_answered(link, time.monotonic()) for link in self._round.over if not self._silenced(link))
+
+    def _is_answered(self, link: Link, before_s: float) -> bool:
+        return self._round.answered_directly(link, before_s=before_s)
+
     def _unanswered_directly(self, links: Collection[Link]) -> list[str]:
         """Return a complaint about brokers whose links may have been silent only because the brokers were."""
-        heard = self._round.answered_s
-        slow = [link for link in links if not self._round.answered_directly(link, before_s=heard[link])]
-        nodes = sorted({link.answering for link in slow})
+        nodes = sorted({link.answering for link in links if not self._is_answered(link, self._asked_s)})
         return [f"{', '.join(nodes)} did not answer past the proxies either"] if nodes else []
+
+
+def _wait(for_s: float) -> None:
+    with suppress(WaitTimeout):
+        wait_until(lambda: False, timeout_s=for_s, poll_s=_POLL_S, what="what was passed on just now")
 
 
 def unproxied(context: FaultContext, links: Collection[Link]) -> Proof | None:

@@ -63,8 +63,9 @@ class Watch:
         asked = [link for link in self._left if link not in hidden]
         with ProbeRound(context.cluster.links, asked) as probes:
             probes.send()
-            _wait(SILENT_S + self._slowed_s(asked, began_s))
-            served = context.cluster.links.server_answers()
+            _wait(SILENT_S)
+            served = context.cluster.links.server_answers()  # it got the probes earlier, and has passed them on by now
+            _wait(self._slowed_s(asked, began_s))
             idle = self._idle([link for link in asked if link not in probes.away], ends_s)
             served = served and context.cluster.links.server_answers()  # also on the way back of the brokers' answers
             _wait(_CROSSING_S + self._slowed_s(asked, began_s))  # what was passed on only now comes back by then
@@ -80,7 +81,7 @@ class Watch:
         """Return the brokers that answer past the proxies now. A broker gets the probes first and answers one after
         another: if it was busy, it has answered the probes too by then."""
         with ProbeRound(self.context.cluster.links, links) as last:
-            last.send()
+            last.ask()
             with suppress(WaitTimeout):
                 left_s = max(_POLL_S, ends_s - time.monotonic())
                 wait_until(lambda: last.all_answered_directly, timeout_s=left_s, poll_s=_POLL_S, what="brokers")

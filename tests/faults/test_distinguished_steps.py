@@ -31,6 +31,8 @@ from tests.messages import Messages
 NODES = ("a1", "b1", "c1")
 LINKS = [Link(a, b) for a, b in itertools.permutations(NODES, 2)]
 ANSWER_S = 0.002
+#: How much later a broker answers a direct probe, which comes after the one over the link.
+NEXT_S = 0.001
 
 Interval = tuple[float, float]
 
@@ -97,7 +99,7 @@ class World:
             return None
         busy = self.busy.get(link.target, (0, 0))
         answered_s = (busy[1] if _within(there_s, busy) else there_s) + ANSWER_S
-        return answered_s if direct else self._crossed_s(link.back, answered_s)
+        return answered_s + NEXT_S if direct else self._crossed_s(link.back, answered_s)
 
     def _crossed_s(self, link: Link, at_s: float) -> float:
         at_s = self.starved[1] if _within(at_s, self.starved) else at_s
@@ -136,7 +138,7 @@ class World:
             for module in (watch, silence):
                 stack.enter_context(patch.object(module, "time", clock))
                 stack.enter_context(patch.object(module, "wait_until", self.wait_until))
-                stack.enter_context(patch.object(module, "ProbeRound", lambda _, over: Round(self, list(over))))
+                stack.enter_context(patch.object(module, "ProbeRound", partial(Round, self)))
             yield
 
 
@@ -145,9 +147,11 @@ class Round:
     """In place of ``ProbeRound``, which has sockets."""
 
     world: World
+    links: object
     over: Collection[Link]
     _opened_s: float = 0.0
-    _sent_s: float = 0.0
+    _sent_s: float | None = None
+    _asked_s: float | None = None
 
     def __enter__(self) -> Self:
         self._opened_s = self.world.now_s
@@ -161,6 +165,9 @@ class Round:
 
     def send(self) -> None:
         self._sent_s = self.world.now_s
+
+    def ask(self) -> None:
+        self._asked_s = self.world.now_s
 
     @property
     def unreached(self) -> list[Link]:
@@ -184,7 +191,8 @@ class Round:
         return at_s is not None and at_s <= before_s
 
     def _answered_s(self, link: Link, *, direct: bool) -> float | None:
-        at_s = self.world.answered_s(link, self._sent_s, direct=direct)
+        sent_s = self._asked_s if direct else self._sent_s
+        at_s = None if sent_s is None else self.world.answered_s(link, sent_s, direct=direct)
         return at_s if at_s is not None and at_s <= self.world.now_s else None
 
 
@@ -206,6 +214,7 @@ def blip_proven(world: World) -> Proof:
         silent.begin()
         world.sleep(world.lasts_s - CROSSING_S)
         silent.end()
+        world.lasts_s = max(world.lasts_s, world.now_s)  # the end of the cut waits for slow links
         return silent.prove()
 
 
@@ -237,10 +246,10 @@ def _others(until_s: float) -> st.SearchStrategy[tuple[Other, ...]]:
 
 
 @st.composite
-def worlds(draw: st.DrawFn, *, acts: bool, lasts_s: float, busy: bool = True) -> World:
+def worlds(draw: st.DrawFn, *, acts: bool, lasts_s: float) -> World:
     own = draw(st.frozensets(st.sampled_from(LINKS), min_size=1))
     none: Interval = (0, 0)
-    busy_spells = {node: draw(spells(lasts_s)) for node in draw(st.sets(st.sampled_from(NODES)))} if busy else {}
+    busy_spells = {node: draw(spells(lasts_s)) for node in draw(st.sets(st.sampled_from(NODES)))}
     starved = draw(st.one_of(st.just(none), spells(lasts_s)))
     return World(own, lasts_s, acts, draw(_others(lasts_s)), busy_spells, starved)
 
@@ -252,6 +261,7 @@ A_TO_B = frozenset({Link("a1", "b1")})
 @example(World(A_TO_B, 6.0, False, (Other((-1, 9), cut=frozenset({Link("b1", "a1")})),)))
 @example(World(A_TO_B, 6.0, False, (Other((-1, 9), slow=A_TO_B, by_ms=1500),)))
 @example(World(A_TO_B, 6.0, False, starved=(0, 1.5)))
+@example(World(A_TO_B, 6.0, False, (Other((0, 1.2), slow=A_TO_B, by_ms=1500),), {"b1": (2.6, 4.2)}, starved=(0, 1.1)))
 def test_a_cut_that_is_not_made_is_not_proven(world: World) -> None:
     assert not proven(world).proven, world
 
@@ -268,8 +278,10 @@ def test_a_cut_that_can_be_shown_is_proven_and_no_other(world: World) -> None:
         assert max(told_alone_s(world, link, idle=False) for link in world.own) >= SILENT_S - 0.02, (world, proof)
 
 
-@given(worlds(acts=False, lasts_s=0.5, busy=False))
+@given(worlds(acts=False, lasts_s=0.5))
 @example(World(A_TO_B, 0.5, False, (Other((0.1, 2), cut=A_TO_B),)))
+@example(World(A_TO_B, 0.5, False, (Other((-1, 2), slow=A_TO_B, by_ms=200),), busy={"b1": (0.15, 1.0)}))
+@example(World(A_TO_B, 0.5, False, (Other((-1, 2), slow=A_TO_B, by_ms=20), Other((0, 1), slow=A_TO_B, by_ms=1500))))
 @example(World(A_TO_B, 0.5, False, (Other((-1, 2), slow=A_TO_B, by_ms=1500),)))
 @example(World(A_TO_B, 0.5, False, (Other((0, 0.4), slow=A_TO_B, by_ms=200),), starved=(0, 0.3)))
 def test_a_blip_that_is_not_made_is_not_proven(world: World) -> None:
@@ -299,3 +311,10 @@ def test_a_broker_that_is_killed_and_back_within_a_blip_does_not_spoil_its_proof
     assert "1 link" in proof.detail
     assert "b1->a1" in proof.detail
     assert not blip_proven(World(A_TO_B, 0.5, True, of_b)).proven
+
+
+def test_a_blip_on_a_link_that_is_slow_all_the_time_is_proven() -> None:
+    slow = (Other((-1, 9), slow=A_TO_B, by_ms=20),)
+    assert blip_proven(World(A_TO_B, 0.5, True, slow)).proven
+    busy = blip_proven(World(A_TO_B, 0.5, True, slow, busy={"b1": (0.1, 2.0)}))
+    assert not busy.proven, busy

@@ -1,15 +1,15 @@
 """Send one probe over each of several links at the same moment, and record which were silent, and until when.
 
-A probe alone cannot distinguish a link that is cut for 4 ms from a broker that is busy for 4 ms. So after the probes
-over the links, a direct probe goes to each broker, bypassing the proxies. A link was cut if no answer came over it
-before it was restored, and its broker answered the direct probe before the probe that was held back.
+A probe alone cannot distinguish a link that is cut for 4 ms from a broker that is busy for 4 ms. So once the probes
+over the links must have arrived, each broker gets a direct probe, past the proxies. A link was cut if its broker
+answered the direct probe, and no answer came over the link by the time that an earlier one would have taken.
 """
 
 from __future__ import annotations
 
 import selectors
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -30,7 +30,7 @@ class ProbeRound:
     """One round of probes over the links ``over``.
 
     Entering the context opens the connections, before the links are cut: a cut may end before a connection is made.
-    The end of the context closes them. Call ``send`` once the links are cut.
+    The end of the context closes them. Call ``send`` once the links are cut, and ``ask`` for the direct answers.
     """
 
     links: Links
@@ -60,14 +60,12 @@ class ProbeRound:
         self.close()
 
     def send(self) -> None:
-        """Send every probe, then the direct probes, then listen for the answers."""
-        for probe in [*self._probes.values(), *self._direct.values()]:
-            if probe is not None:
-                with suppress(OSError):  # the broker has closed the connection, and will not answer either
-                    probe.send()
-        listening = threading.Thread(target=self._listen, name="probe-round", daemon=True)
-        listening.start()
-        self._listening = listening
+        """Send a probe over each link."""
+        self._send(self._probes.values())
+
+    def ask(self) -> None:
+        """Send each broker a direct probe."""
+        self._send(self._direct.values())
 
     @property
     def unreached(self) -> list[Link]:
@@ -98,6 +96,15 @@ class ProbeRound:
     def _opened(self, link: Link, *, direct: bool = False) -> Probe | None:
         probe = self.links.probe(link, direct=direct)
         return None if probe is None else self._stack.enter_context(probe)
+
+    def _send(self, probes: Iterable[Probe | None]) -> None:
+        for probe in probes:
+            if probe is not None:
+                with suppress(OSError):  # the broker has closed the connection, and will not answer either
+                    probe.send()
+        if self._listening is None:
+            self._listening = threading.Thread(target=self._listen, name="probe-round", daemon=True)
+            self._listening.start()
 
     def _listen(self) -> None:
         with selectors.DefaultSelector() as selector:
