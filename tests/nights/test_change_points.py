@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from math import inf
 from pathlib import Path
 from random import Random
 from statistics import fmean, median
@@ -35,8 +36,10 @@ CLOSE = (LEVEL / 4, LEVEL * 3)
 
 def bounded(values: Sequence[float]) -> list[float]:
     middle = median(values)
-    apart = [value - middle for value in values]
-    usual = median(map(abs, apart)) * 1.4826 or fmean(map(abs, apart))
+    apart = [0.0 if value == middle else value - middle for value in values]
+    usual = median(map(abs, apart)) * 1.4826
+    if usual in {0, inf}:
+        usual = fmean(abs(one) for one in apart if one not in {inf, -inf}) or 1.0
     return [max(-BOUND, min(BOUND, one / usual)) for one in apart]
 
 
@@ -96,8 +99,11 @@ def test_both_decide_both_ways() -> None:
     assert 5 < sum(found) < 31
 
 
-@given(st.lists(st.floats(-1e6, 1e6), min_size=NIGHTS_MIN, max_size=40))
+@given(st.lists(st.floats(-1e6, 1e6) | st.sampled_from([1.0, inf]), min_size=NIGHTS_MIN, max_size=40))
 @example([0.0] * 7 + [1.0] * 6 + [2.225073858507e-311])
+@example([5.0] * 8 + [6.0] * 6 + [inf])
+@example([5.0] * 7 + [inf] * 7)
+@example([5.0] * 6 + [inf] * 9)
 def test_values_are_bounded_as_in_plain_python(values: list[float]) -> None:
     series = bounded_distances(np.array(values))
     if series is None:
@@ -118,6 +124,11 @@ def test_too_few_nights_show_nothing_and_one_more_does() -> None:
     assert (change.first, round(change.before), round(change.after)) == (7, 10, 15)
     assert change.p <= LEVEL
     assert change.ratio == pytest.approx(1.5, abs=0.02)
+
+
+def test_a_small_change_is_found_beside_a_recovery_that_never_came() -> None:
+    (change,) = change_points([5.0] * 16 + [6.0] * 14 + [inf])
+    assert (change.first, change.before, change.after) == (16, 5, 6)
 
 
 def test_a_constant_series_and_one_bad_night_show_nothing() -> None:

@@ -73,7 +73,7 @@ def change_points(values: Sequence[float] | Floats) -> list[ChangePoint]:
 
     An infinite value counts as longer than every other. Raise NoLibraryError without the library."""
     series = np.asarray(values, dtype=np.float64)
-    found = sorted(_changes(_bounded_above(series), 0, len(series), np.random.default_rng(_SEED)))
+    found = sorted(_changes(series, 0, len(series), np.random.default_rng(_SEED)))
     edges = [0, *(first for first, _ in found), len(series)]
     parts = [series[a:b] for a, b in itertools.pairwise(edges)]
     return [_change_point(first, p, *two) for (first, p), two in zip(found, itertools.pairwise(parts), strict=True)]
@@ -84,13 +84,6 @@ def _change_point(first: int, p: float, before: Floats, after: Floats) -> Change
     if old != new:
         return ChangePoint(first, old, new, p)
     return ChangePoint(first, float(np.mean(before)), float(np.mean(after)), p, by_means=True)
-
-
-def _bounded_above(series: Floats) -> Floats:
-    """Return the series with a large number for each infinite one; how large does not matter, as distances are
-    bounded."""
-    finite = series[np.isfinite(series)]
-    return np.where(np.isfinite(series), series, 1e6 * (1 + finite.max(initial=0.0)))
 
 
 def noise(values: Sequence[float] | Floats, changes: Sequence[ChangePoint]) -> float | None:
@@ -123,11 +116,15 @@ def _changes(series: Floats, start: int, end: int, random: np.random.Generator) 
 def bounded_distances(values: Floats) -> Floats | None:
     """Return the bounded distances from the median, in units of their own median; None if all values are equal.
 
-    If more than half of the distances are 0, the unit is their mean."""
-    apart = values - np.median(values)
-    usual = float(np.median(np.abs(apart))) * _DEVIATIONS_A_MEDIAN or float(np.mean(np.abs(apart)))
+    If more than half of the distances are 0, or about half are infinite, the unit is the mean of the finite ones."""
+    middle = np.median(values)
+    with np.errstate(invalid="ignore"):  # infinite less infinite, which is chosen away
+        apart = np.where(values == middle, 0.0, values - middle)
+    finite = np.abs(apart[np.isfinite(apart)])
+    usual = float(np.median(np.abs(apart))) * _DEVIATIONS_A_MEDIAN
+    usual = usual if usual and math.isfinite(usual) else float(np.mean(finite)) or 1.0
     with np.errstate(over="ignore"):  # values that overflow are bounded too
-        return np.clip(apart / usual, -BOUND, BOUND) if usual else None
+        return np.clip(apart / usual, -BOUND, BOUND) if apart.any() else None
 
 
 def _best_cut(values: Floats) -> int:
