@@ -119,11 +119,13 @@ class QueueConfirms:
     def _tried(self, edges: Array, ends: Array) -> Array:
         """Return when the queue was first tried after each edge: when the next message was due, or at the latest had to
         be. A queue that is used often is tried all the time."""
-        due_us = np.append(self.due_us, np.inf)
-        first_us = due_us[np.searchsorted(self.due_us, edges, side="right")]
+        at_last_us = self._due_us_at_last(edges)
         ticks = np.clip((edges - self.span_us[0]) // TICK_US, 0, len(self.waiting) - 1).astype(int)
-        tried_us = np.minimum(np.minimum(first_us, self._due_us_at_last(edges)), ends)
-        return np.where(self._is_seldom(edges) & ~self.waiting[ticks], tried_us, edges)
+        seldom = self._is_seldom(edges, at_last_us) & ~self.waiting[ticks]
+        if not seldom.any():
+            return edges
+        first_us = np.append(self.due_us, np.inf)[np.searchsorted(self.due_us, edges, side="right")]
+        return np.where(seldom, np.minimum(np.minimum(first_us, at_last_us), ends), edges)
 
     def _due_us_at_last(self, edges: Array) -> Array:
         """Return when the next message after each edge had to be due at the latest."""
@@ -132,9 +134,8 @@ class QueueConfirms:
             mostly_us = edges + self.mostly_us + self._paused(mostly_us) - self._paused(edges)
         return np.maximum(self.spacing.next_due_us(edges), mostly_us)
 
-    def _is_seldom(self, edges: Array) -> Array:
+    def _is_seldom(self, edges: Array, due_us: Array) -> Array:
         """Return whether the next message after each edge was due over a second later, without pauses of the load."""
-        due_us = self._due_us_at_last(edges)
         is_seldom: Array = due_us - edges - (self._paused(due_us) - self._paused(edges)) > STANDS_STILL_S * 1e6
         return is_seldom
 
@@ -154,7 +155,8 @@ class QueueConfirms:
     def silent_s(self, period: Period, usual_s: float) -> float:
         """Return how long a stall that is open at the end of the period may be before it counts as cut short, in
         seconds."""
-        return STANDS_STILL_S if self._is_seldom(self._since_us(period))[0] else usual_s
+        since_us = self._since_us(period)
+        return STANDS_STILL_S if self._is_seldom(since_us, self._due_us_at_last(since_us))[0] else usual_s
 
     def _since_us(self, period: Period) -> Array:
         """Return the last confirm in the period, or its start, as one moment."""
