@@ -259,3 +259,21 @@ def test_files_whose_names_end_alike_are_all_played(tmp_path: Path, monkeypatch:
     (axis,) = yaml.safe_load(Path(called[0][3]).read_text())["axes"]
     assert [settings["base"] for settings in axis["settings"].values()] == [str(file) for file in files]
     assert all(len(label) <= 60 for label in axis["settings"])
+
+
+def test_scenarios_whose_versions_are_swapped_are_named(tmp_path: Path, message: Messages) -> None:
+    """Over all scenarios both sides have as many runs of each version."""
+
+    def half(name: str, *, odd: str, even: str) -> Path:
+        with NightWriter.in_folder(tmp_path / name, "night", HEADER) as writer:
+            for number in range(4):
+                version = odd if number % 2 else even
+                scenario = f"suites/test_kills.py::test_killed[{number}]"
+                writer.write(replace(PLAYED, scenario=scenario, broker_version=version))
+        return tmp_path / name
+
+    sides = half("a", odd="4.0.5", even="3.10.8"), half("b", odd="3.10.8", even="4.0.5")
+    assert main([*map(str, sides), "--to", str(tmp_path / "out")], program="compare") == 0
+    line = line_with(told(tmp_path / "out"), "RabbitMQ: alike over all scenarios")
+    assert "test_killed[0], and 3 more" in line
+    message(line)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 
 from rabbitmq_resilience.extensions.nights.night_file import Night
@@ -148,24 +148,49 @@ def results_apart(first: Results, second: Results) -> Iterator[str]:
 
 def nights_apart(first: Sequence[Night], second: Sequence[Night]) -> Iterator[str]:
     """Yield what else differs between the runs of two groups of nights, and so may cause a difference."""
-    conditions: Mapping[str, Callable[[Night], Iterable[object]]] = {
-        "machine": lambda night: [night.header.machine.id] * len(night.played),
-        "suite commit": lambda night: [night.header.suite_commit] * len(night.played),
-        "driver": lambda night: [played.driver for played in night.played],
-        "RabbitMQ": lambda night: [played.broker_version for played in night.played],
+    conditions: Mapping[str, Callable[[Night, RunLine], object]] = {
+        "machine": lambda night, _: night.header.machine.id,
+        "suite commit": lambda night, _: night.header.suite_commit,
+        "driver": lambda _, played: played.driver,
+        "RabbitMQ": lambda _, played: played.broker_version,
     }
     for what, of in conditions.items():
-        a, b = ([str(one) for night in nights for one in of(night)] for nights in (first, second))
-        yield from _shares_apart(what, a, b)
+        a, b = (
+            [(played.scenario, str(of(night, played))) for night in nights for played in night.played]
+            for nights in (first, second)
+        )
+        yield from _shares_apart(what, *([value for _, value in side] for side in (a, b))) or _elsewhere(what, a, b)
 
 
-def _shares_apart(what: str, first: Sequence[str], second: Sequence[str]) -> Iterator[str]:
-    """Yield a sentence if the two have different values, or the same values in different proportions."""
+_ByScenario = Sequence[tuple[str, str]]
+
+
+def _elsewhere(what: str, first: _ByScenario, second: _ByScenario) -> Sequence[str]:
+    """Return a sentence about scenarios in which the two differ, though they are alike over all scenarios."""
+    sides = [_by_scenario(side) for side in (first, second)]
+    both = sorted(sides[0].keys() & sides[1].keys())
+    apart = [scenario for scenario in both if _shares_apart(what, *(side[scenario] for side in sides))]
+    if not apart:
+        return []
+    more = f", and {len(apart) - 1} more" if len(apart) > 1 else ""
+    return [f"{what}: alike over all scenarios, but not in {apart[0]}{more}"]
+
+
+def _by_scenario(side: _ByScenario) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for scenario, value in side:
+        found.setdefault(scenario, []).append(value)
+    return found
+
+
+def _shares_apart(what: str, first: Sequence[str], second: Sequence[str]) -> Sequence[str]:
+    """Return a sentence if the two have different values, or the same values in different proportions."""
     a, b = Counter(first), Counter(second)
     if a.keys() != b.keys():
-        yield f"{what}: {', '.join(sorted(a))} and {', '.join(sorted(b))}"
-    elif any(a[one] * b.total() != b[one] * a.total() for one in a):
-        yield f"{what}: {_counted(a)} on one side, {_counted(b)} on the other"
+        return [f"{what}: {', '.join(sorted(a))} and {', '.join(sorted(b))}"]
+    if any(a[one] * b.total() != b[one] * a.total() for one in a):
+        return [f"{what}: {_counted(a)} on one side, {_counted(b)} on the other"]
+    return []
 
 
 def _counted(found: Counter[str]) -> str:
