@@ -49,7 +49,8 @@ class Deadline:
 
 class AfterHealing(InvariantSpec):
     """An invariant that must hold ``within_s`` of the last healing, or of the moment since which all nodes were up
-    after it, as a broker that is still starting refuses clients. It holds if there was no fault."""
+    after it, as a broker that is still starting refuses clients. It holds if there was no fault, and is UNKNOWN if one
+    was never healed."""
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete", "faults_begun", "watched"})
 
@@ -63,6 +64,9 @@ class AfterHealing(InvariantSpec):
         facts = history.facts
         if not {"steady", "chaos", "drain"} <= facts.phases.keys():
             return Finding(Verdict.UNKNOWN, "the phases of the run were not recorded")
+        if facts.unhealed:
+            step = facts.unhealed[0]
+            return Finding(Verdict.UNKNOWN, f"step {step.number} ({step.fault}) was never healed")
         if facts.last_healed_us is None:
             return Finding(Verdict.VALID, "there was no fault")
         return self.check_after(history, self._deadline(facts, facts.last_healed_us))

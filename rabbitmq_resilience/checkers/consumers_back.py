@@ -9,25 +9,26 @@ from rabbitmq_resilience.checkers.application_connections import connections_of,
 from rabbitmq_resilience.checkers.facts import Facts
 from rabbitmq_resilience.checkers.units import counted
 from rabbitmq_resilience.checkers.verdict import EXAMPLES_MAX, Coverage, Finding, History, Verdict
+from rabbitmq_resilience.history.application_events import GOES_ITSELF
 from rabbitmq_resilience.history.events import ApplicationUseEvent, WireEvent
 
 
 class ConsumersBack(AfterHealing):
-    """Each queue that had consumers when the faults began has as many again, ``within_s`` after all nodes were up for
-    good after the last healing, and when the drain begins. If its consumers came and went in the steady phase, the
-    least that it had then counts. Queues that go with their consumers do not count. If the drain began earlier than
-    that, a node did not come up, or nodes were not observed for 6 s, a queue that had not all its consumers
-    ``within_s`` after the healing is UNKNOWN."""
+    """Each queue that had consumers when the first fault began has as many again, ``within_s`` after all nodes were up
+    for good after the last healing, and when the drain begins. If its consumers came and went from the steady phase
+    on, the least that it had until then counts. Queues that may go with their consumers or their node, or that the
+    application deleted, do not count. If the drain began earlier than that, a node did not come up, or nodes were not
+    observed for 6 s, a queue that had not all its consumers ``within_s`` after the healing is UNKNOWN."""
 
     def check_after(self, history: History, deadline: Deadline) -> Finding:
         facts, phases = history.facts, history.facts.phases
         connections = connections_of(facts)
-        use = next(facts.of_kind(ApplicationUseEvent), None)
-        passing = {*(use.skipped if use is not None else ()), *_passing(facts)}
-        counts = least_consumers(connections, phases["steady"], phases["chaos"])
+        passing = frozenset(_passing(facts))
+        begun_us = phases["chaos"] if facts.first_begun_us is None else facts.first_begun_us
+        counts = least_consumers(connections, phases["steady"], begun_us)
         wanted = {queue: count for queue, count in counts.items() if count and queue not in passing}
         if not wanted:
-            return Finding(Verdict.UNKNOWN, "no queue had a consumer when the faults began")
+            return Finding(Verdict.UNKNOWN, "no queue that stays had a consumer all the time before the first fault")
         short = deadline.due_us > phases["drain"]
         moments = [min(deadline.sure_us, phases["drain"] - 1), phases["drain"] - 1]
         problems = {
@@ -48,9 +49,12 @@ class ConsumersBack(AfterHealing):
 
 
 def _passing(facts: Facts) -> Iterator[str]:
-    """Yield the queues that were declared to go with their connection or with their last consumer. The broker's list of
-    the application's queues may have been made before that."""
+    """Yield the queues that may go by themselves, as the broker listed them or as they were declared, and those that
+    the application deleted. The broker's list may have been made before they were declared."""
+    for use in facts.of_kind(ApplicationUseEvent):
+        yield from (queue for queue, reason in use.skipped.items() if reason in GOES_ITSELF)
     for event in facts.of_kind(WireEvent):
         fields = event.fields
-        if event.what == "queue_declared" and not fields["passive"] and (fields["exclusive"] or fields["auto_delete"]):
+        declared = event.what == "queue_declared" and not fields["passive"]
+        if event.what == "queue_deleted" or (declared and (fields["exclusive"] or fields["auto_delete"])):
             yield fields["queue"]

@@ -221,6 +221,16 @@ class Facts:
         return max((s.states["healed"] for s in self.steps if s.is_fault and "healed" in s.states), default=None)
 
     @cached_property
+    def first_begun_us(self) -> float | None:
+        """Return when the first fault began; None without faults."""
+        return min((step.possible_us[0] for step in self.steps if step.is_fault and step.injected), default=None)
+
+    @cached_property
+    def unhealed(self) -> tuple[ObservedFault, ...]:
+        """Return the faults that began and were never healed."""
+        return tuple(step for step in self.steps if step.is_fault and step.injected and "healed" not in step.states)
+
+    @cached_property
     def node_states(self) -> tuple[tuple[int, Mapping[str, str]], ...]:
         return tuple((event.t_us, event.states) for event in self.of_kind(NodesEvent))
 

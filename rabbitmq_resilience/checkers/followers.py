@@ -76,6 +76,9 @@ class Followers(InvariantSpec):
         kinds = {queue.kind for queue in facts.queues} & {"quorum", "mirrored"}
         if not kinds or "recovery" not in facts.phases:
             return Finding(Verdict.UNKNOWN, "no queue has followers, or the run has no recovery phase")
+        if facts.unhealed:
+            step = facts.unhealed[0]
+            return Finding(Verdict.UNKNOWN, f"step {step.number} ({step.fault}) was never healed")
         start_us = facts.phases["recovery"] if facts.last_healed_us is None else facts.last_healed_us
         end_us = facts.phases.get("end", facts.events[-1].t_us)
         span_us, due_us = (start_us, end_us), start_us + self.within_s * 1e6

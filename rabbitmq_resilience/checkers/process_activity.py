@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -23,16 +24,25 @@ SELDOM = 0.2
 @dataclass(frozen=True)
 class Activity:
     """What a process did before the faults and has to do again. ``again_us``: when it first did, once all nodes were
-    up. ``back_us``: since when it went on until then, without a lost connection. ``gone_us``: when it lost a connection
-    after it had done so for the last time; None if it did not. ``unclear``: why it may be sound without having done it
-    again; empty if it may not."""
+    up. ``back_us``: since when it went on until then, without a lost connection. ``gap``: after that it lost a
+    connection, and did not do so in time again; None if it always did. ``unclear``: why it may be sound without having
+    done it again; empty if it may not."""
 
     process: str
     verb: str
     again_us: float | None
     back_us: float | None
-    gone_us: float | None
+    gap: Gap | None
     unclear: str
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A process lost a connection at ``lost_us`` and was back too late, at ``back_us``; None if never before the
+    drain."""
+
+    lost_us: float
+    back_us: float | None
 
 
 @dataclass
@@ -45,8 +55,8 @@ class _Moments:
     def first_us(self, from_us: float) -> float | None:
         return min((at_us for at_us in self.later_us if at_us >= from_us), default=None)
 
-    def last_us(self, before_us: float) -> float | None:
-        return max((at_us for at_us in self.later_us if at_us < before_us), default=None)
+    def after_us(self, lost_us: float, before_us: float) -> float | None:
+        return min((at_us for at_us in self.later_us if lost_us < at_us < before_us), default=None)
 
     def pause_us(self, span_us: tuple[float, float]) -> float:
         """Return the longest pause in a span."""
@@ -73,17 +83,17 @@ def activities(history: History, connections: Sequence[ConnectionLife], deadline
             unclear = "got nothing to answer" if idle else "it had published seldom (make phases.settled_s longer)"
             again_us = publishing.first_us(deadline.up_us)
             back_us = publishing.first_us(_last_loss_us(mine, deadline.healed_us, again_us))
-            gone_us = _gone_us(mine, publishing.last_us(drain_us), deadline.up_us, drain_us)
-            yield Activity(process, "publish", again_us, back_us, gone_us, unclear if idle or seldom else "")
+            gap = _gap(mine, again_us, publishing.after_us, deadline)
+            yield Activity(process, "publish", again_us, back_us, gap, unclear if idle or seldom else "")
         if consuming is not None and consuming.steady_us:
             again_us = _first_us(consuming, mine, deadline.up_us, seen_us)
             back_us = _first_us(consuming, mine, _last_loss_us(mine, deadline.healed_us, again_us), seen_us)
             fetches = not any(one.from_us < facts.phases["chaos"] for each in mine for one in each.consumers)
             open_ = fetches and is_connected(mine, process, seen_us)
             unclear = "it fetches messages one by one, of which there may have been none" if open_ else ""
-            consumed_us = [consuming.last_us(drain_us) or 0.0, *_consumers_end_us(mine, deadline.up_us, drain_us)]
-            gone_us = _gone_us(mine, max(consumed_us), deadline.up_us, drain_us)
-            yield Activity(process, "consume", again_us, back_us, gone_us, unclear)
+            since = [consuming.first_us(deadline.up_us), _subscribed_us(mine, deadline.up_us, drain_us)]
+            gap = _gap(mine, _earliest(since), partial(_consumed_us, consuming, mine), deadline)
+            yield Activity(process, "consume", again_us, back_us, gap, unclear)
 
 
 def _lost_us(mine: Sequence[ConnectionLife]) -> list[float]:
@@ -97,18 +107,38 @@ def _last_loss_us(mine: Sequence[ConnectionLife], healed_us: float, until_us: fl
     return max(losses, default=healed_us)
 
 
-def _gone_us(mine: Sequence[ConnectionLife], last_us: float | None, up_us: float, drain_us: float) -> float | None:
-    """Return when a process first lost a connection after it did something for the last time, at ``last_us``, from
-    ``up_us`` to the drain; None if it did not."""
-    if last_us is None or last_us < up_us:
-        return None
-    return min((at_us for at_us in _lost_us(mine) if last_us <= at_us < drain_us), default=None)
+def _gap(
+    mine: Sequence[ConnectionLife],
+    since_us: float | None,
+    next_us: Callable[[float, float], float | None],
+    deadline: Deadline,
+) -> Gap | None:
+    """Return the first connection that a process lost from ``since_us`` on without being back in time.
+
+    ``next_us`` returns when it first did again what it does after one moment and before another. A process that has
+    less than that time until the drain is not judged."""
+    drain_us = deadline.drain_us
+    for lost_us in sorted(_lost_us(mine)) if since_us is not None else ():
+        due_us, back_us = lost_us + deadline.within_us, next_us(lost_us, drain_us)
+        if since_us <= lost_us and due_us <= drain_us and (back_us is None or back_us > due_us):
+            return Gap(lost_us, back_us)
+    return None
 
 
-def _consumers_end_us(mine: Sequence[ConnectionLife], up_us: float, drain_us: float) -> list[float]:
-    """Return until when a process had each of its consumers, from ``up_us`` to the drain."""
+def _consumed_us(consuming: _Moments, mine: Sequence[ConnectionLife], lost_us: float, before_us: float) -> float | None:
+    """Return when a process first got a message, or had a consumer, after one moment and before another."""
+    return _earliest([consuming.after_us(lost_us, before_us), _subscribed_us(mine, lost_us, before_us)])
+
+
+def _subscribed_us(mine: Sequence[ConnectionLife], after_us: float, before_us: float) -> float | None:
+    """Return since when, after one moment and before another, a process had a consumer, even if it did not keep it."""
     consumers = [consumer for connection in mine for consumer in connection.consumers]
-    return [min(one.to_us, drain_us) for one in consumers if up_us <= one.to_us and one.from_us < drain_us]
+    since_us = [max(one.from_us, after_us) for one in consumers if after_us < one.to_us and one.from_us < before_us]
+    return min(since_us, default=None)
+
+
+def _earliest(moments_us: Iterable[float | None]) -> float | None:
+    return min((at_us for at_us in moments_us if at_us is not None), default=None)
 
 
 def _moments(
@@ -127,8 +157,7 @@ def _moments(
 
 def _first_us(consuming: _Moments, mine: Sequence[ConnectionLife], from_us: float, seen_us: float) -> float | None:
     """Return when a process first got a message from a moment on, or had a consumer that it kept until ``seen_us``."""
-    first = [consuming.first_us(from_us), _consuming_us(mine, from_us, seen_us)]
-    return min((at_us for at_us in first if at_us is not None), default=None)
+    return _earliest([consuming.first_us(from_us), _consuming_us(mine, from_us, seen_us)])
 
 
 def _consuming_us(mine: Sequence[ConnectionLife], from_us: float, seen_us: float) -> float | None:

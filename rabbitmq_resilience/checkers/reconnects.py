@@ -38,7 +38,7 @@ class Reconnects(AfterHealing):
         parts = list(activities(history, connections, deadline))
         if not parts:
             return Finding(Verdict.UNKNOWN, "no process published or consumed in the steady phase")
-        left = [part for part in parts if part.gone_us is not None and part.gone_us + self.within_s * 1e6 <= drain_us]
+        left = [part for part in parts if part.gap is not None]
         back = [part for part in parts if part not in left and _is_back(part, deadline)]
         unclear = [part for part in parts if part.unclear and part not in back]
         missing = [part for part in parts if part not in back and not part.unclear]
@@ -53,12 +53,12 @@ class Reconnects(AfterHealing):
         end_us = min(deadline.due_us, drain_us)
         if missing:
             missing.sort(key=lambda part: (part not in left, is_connected(connections, part.process, end_us)))
+            seen_us = [end_us if part.gap is None else part.gap.lost_us + deadline.within_us for part in missing]
             examples = tuple(
-                _described(facts, connections, part, drain_us if part in left else end_us)
-                for part in missing[:EXAMPLES_MAX]
+                _described(facts, connections, part, at_us)
+                for part, at_us in zip(missing[:EXAMPLES_MAX], seen_us, strict=False)
             )
-            seen_us = drain_us if missing[0] in left else end_us
-            summary = f"{examples[0]}, {deadline.since(seen_us)}"
+            summary = f"{examples[0]}, {deadline.since(seen_us[0])}"
             sure = not deadline.unknown and (left or deadline.due_us <= drain_us)
             return Finding(Verdict.INVALID if sure else Verdict.UNKNOWN, summary, numbers, examples, coverage)
         if unclear:
@@ -75,6 +75,8 @@ def _is_back(part: Activity, deadline: Deadline) -> bool:
 
 def _described(facts: Facts, connections: Sequence[ConnectionLife], part: Activity, t_us: float) -> str:
     last = doing(connections, part.process, t_us, facts.at(t_us))
-    if part.gone_us is None:
+    if part.gap is None:
         return f"{part.process} did not {part.verb} again; {last}"
-    return f"{part.process} lost its connection at {facts.at(part.gone_us)}, and did not {part.verb} again; {last}"
+    gap = part.gap
+    away = "" if gap.back_us is None else f" for {seconds(gap.back_us - gap.lost_us):g} s"
+    return f"{part.process} lost its connection at {facts.at(gap.lost_us)}, and did not {part.verb} again{away}; {last}"

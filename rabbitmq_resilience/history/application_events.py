@@ -8,6 +8,13 @@ from typing import Any, ClassVar
 
 from rabbitmq_resilience.history.event_base import Event
 
+#: Why a queue may be gone, and its consumers with it: reasons of ``ApplicationUseEvent.skipped``.
+EXCLUSIVE = "it is exclusive, and gone with its connection"
+AUTO_DELETE = "it is deleted with its last consumer"
+NOT_DURABLE = "it is not durable"
+EXPIRES = "it expires without consumers"
+GOES_ITSELF = frozenset({EXCLUSIVE, AUTO_DELETE, NOT_DURABLE, EXPIRES})
+
 
 @dataclass(frozen=True, kw_only=True)
 class ApplicationEvent(Event):

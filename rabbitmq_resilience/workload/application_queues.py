@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, get_args
 
+from rabbitmq_resilience.history.application_events import AUTO_DELETE, EXCLUSIVE, EXPIRES, NOT_DURABLE
 from rabbitmq_resilience.history.events import WireEvent
 from rabbitmq_resilience.history.history import now_us
 from rabbitmq_resilience.sut.protocol import Cluster
@@ -19,7 +20,7 @@ _COLUMNS = (
 #: What may make a queue drop messages, or be gone, by design. Arguments have ``x-`` before these names, policies do
 #: not.
 _LIMITS = {
-    "expires": "it expires without consumers",
+    "expires": EXPIRES,
     "message-ttl": "its messages expire",
     "max-length": "it has a maximum length",
     "max-length-bytes": "it has a maximum length",
@@ -107,11 +108,11 @@ def _may_lose(row: Mapping[str, Any]) -> str:
     arguments: Mapping[str, Any] = row.get("arguments") or {}
     policy: Mapping[str, Any] = row.get("effective_policy_definition") or {}
     if row.get("exclusive"):
-        return "it is exclusive, and gone with its connection"
+        return EXCLUSIVE
     if row.get("auto_delete"):
-        return "it is deleted with its last consumer"
+        return AUTO_DELETE
     if not row.get("durable", True):
-        return "it is not durable"
+        return NOT_DURABLE
     if row.get("type") not in {"quorum", "classic"}:
         return f"it is of the type {row.get('type')}"
     return next((text for name, text in _LIMITS.items() if f"x-{name}" in arguments or name in policy), "")

@@ -13,6 +13,7 @@ from tests.invariants.references.application_converted import Answer, found
 from tests.invariants.references.application_played import (
     DRAIN_S,
     DRAINED_S,
+    FAULT_S,
     HEALED_S,
     KNOWN_S,
     PLACES,
@@ -208,14 +209,14 @@ def reconnects_verdict(case: Case, kept: Sequence[Sent], got: Sequence[Got]) -> 
             pauses = [b - a for a, b in itertools.pairwise([0.0, *before_s, 10.0])]
             may_wait = max(pauses) > 2 or (consumed and subscribed and not any(at_s >= due.up_s for at_s in got_s))
             again_s = [at_s for at_s in sent_s if at_s >= due.up_s]
-            gone = is_gone(again_s, lost_s)
+            gone = is_gone([(at_s, at_s) for at_s in again_s], lost_s)
             answers.append(answer_of(again_s, due, gone=gone, may_wait=may_wait))
         if consumed:
             ever = any(queue and from_s < 10 for queue, from_s, _ in own)
             connected = any(not queue and from_s <= seen_s < to_s for queue, from_s, to_s in own)
             again_s = [at_s for at_s in got_s if at_s >= due.up_s]
-            until_s = [min(to_s, DRAIN_S) for queue, from_s, to_s in own if queue and from_s < DRAIN_S]
-            gone = is_gone(again_s + [at_s for at_s in until_s if at_s >= due.up_s], lost_s)
+            kept_s = [(max(from_s, due.up_s), to_s) for queue, from_s, to_s in own if queue and to_s > due.up_s]
+            gone = is_gone([(at_s, at_s) for at_s in again_s] + kept_s, lost_s)
             first_s = [max(from_s, due.up_s) for queue, from_s, to_s in own if queue and from_s <= seen_s < to_s]
             answers.append(answer_of(again_s + first_s, due, gone=gone, may_wait=not ever and connected))
     for answer in ("INVALID", "UNKNOWN"):
@@ -224,10 +225,15 @@ def reconnects_verdict(case: Case, kept: Sequence[Sent], got: Sequence[Got]) -> 
     return "VALID" if answers else "UNKNOWN"
 
 
-def is_gone(again_s: Sequence[float], lost_s: Sequence[float]) -> bool:
-    """Return whether nothing came after a lost connection, though there was time for it before the drain."""
-    last_s = [at_s for at_s in again_s if at_s <= DRAIN_S]
-    return any(last_s and max(last_s) <= at_s <= DRAIN_S - WITHIN_S for at_s in lost_s)
+def is_gone(again_s: Sequence[tuple[float, float]], lost_s: Sequence[float]) -> bool:
+    """Return whether nothing came in time after a lost connection, though there was time for it before the drain.
+    ``again_s``: from when to when it did something."""
+    began_s = min((from_s for from_s, _ in again_s if from_s < DRAIN_S), default=math.inf)
+    return any(
+        not any(to_s > at_s and from_s <= at_s + WITHIN_S for from_s, to_s in again_s)
+        for at_s in lost_s
+        if began_s <= at_s <= DRAIN_S - WITHIN_S
+    )
 
 
 def answer_of(again_s: Sequence[float], due: Due, *, gone: bool, may_wait: bool) -> str:
@@ -239,14 +245,14 @@ def answer_of(again_s: Sequence[float], due: Due, *, gone: bool, may_wait: bool)
 
 
 def consumers_verdict(case: Case) -> str:
-    """Return whether each queue has its consumers again: when they are due, and before the drain."""
+    """Return whether each queue that was not deleted has its consumers again: when they are due, and before the
+    drain."""
     with_consumers = {number for _, number, what, _, _ in case.wire if what == "consuming"}
     ends_s = [at_s for at_s, number, what, _, _ in case.wire if what in ENDS and number in with_consumers]
-    moments = [10.0, *(at_s for at_s in ends_s if 0.0 <= at_s < 10.0)]
-    passing = {*SKIPPED, *gone_of(case)}
-    wanted = {
-        queue: min(consumers_of(case, queue, at_s) for at_s in moments) for queue in PLACES if queue not in passing
-    }
+    moments = [FAULT_S, *(at_s for at_s in ends_s if 0.0 <= at_s < FAULT_S)]
+    deleted = {fields["queue"] for _, _, what, _, fields in case.wire if what == "queue_deleted"}
+    listed = {*PLACES, *SKIPPED} - deleted
+    wanted = {queue: min(consumers_of(case, queue, at_s) for at_s in moments) for queue in sorted(listed)}
     wanted = {queue: count for queue, count in wanted.items() if count}
     if not wanted:
         return "UNKNOWN"

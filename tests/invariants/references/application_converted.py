@@ -28,6 +28,7 @@ from tests.invariants.references.application_played import (
     BOUND,
     DRAINED_S,
     ENDED_S,
+    FAULT_S,
     HEALED_S,
     KNOWN_S,
     NODES,
@@ -157,7 +158,7 @@ def _history(folder: Path, use: Mapping[str, Any], events: Sequence[Any]) -> His
         queues(*names),
         phases(),
         load(10, None),
-        fault(20, HEALED_S, name="kill_client"),
+        fault(FAULT_S, HEALED_S, name="kill_client"),
     ]
     used = event(94.5, "application_use", **use)
     judged: History = history(published, delivered, [*given, *events, *workers, used])
