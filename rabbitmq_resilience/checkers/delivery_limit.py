@@ -67,24 +67,24 @@ def may_have_given_up(history: History, ledger: Ledger, queue: Array, sent_us: A
 
 def given_up(facts: Facts, sent_us: Array, came_us: Array, consumers: Collection[int]) -> Array:
     """Return the flags of ``may_have_given_up`` for messages of one queue, which these ``consumers`` read."""
-    limit, promised = LIMIT, facts.dead_letters
+    limit, promised = float(LIMIT), facts.dead_letters
     if promised is not None and promised.delivery_limit is not None:
-        limit = promised.delivery_limit
-    if any(step.fault == "set_policy" and step.injected for step in facts.steps):
-        limit = 1  # a policy may have lowered it
-    none = np.zeros(len(sent_us), np.bool_)
-    if limit < 0 or not any(queue.kind == "quorum" for queue in facts.queues):
-        return none
+        limit = np.inf if promised.delivery_limit < 0 else max(1, promised.delivery_limit)  # 0: given up as it returns
+    if not any(queue.kind == "quorum" for queue in facts.queues):
+        return np.zeros(len(sent_us), np.bool_)
     acting = [step for step in facts.steps if step.injected and _counts(facts, step)]
     moments = [t_us for step in acting for t_us in step.possible_us]
     if _limited(facts, (facts.origin_us, np.inf)):
         moments += [start_us for number in consumers for start_us, _ in absences(facts, number)]
     returned_us = np.sort(np.array(moments, np.float64))
     between = np.searchsorted(returned_us, came_us, "right") - np.searchsorted(returned_us, sent_us)
-    found: Array = between >= limit
+    policies_us = [step.possible_us[0] for step in facts.steps if step.fault == "set_policy" and step.injected]
+    is_lowered = came_us >= min(policies_us, default=np.inf)  # perhaps
+    found: Array = between >= np.where(is_lowered, 1, limit)
     for step in acting:
         if step.effect.intermittent:
-            found |= (sent_us < step.possible_us[1]) & (came_us > step.possible_us[0])
+            is_limited = is_lowered | np.isfinite(limit)
+            found |= is_limited & (sent_us < step.possible_us[1]) & (came_us > step.possible_us[0])
     return found
 
 

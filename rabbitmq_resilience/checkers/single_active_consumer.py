@@ -244,9 +244,12 @@ def _changes(queue: int, stints: Stints, rows: Rows | None) -> Iterator[Consumer
 
 
 def _explained(change: ConsumerChange, stints: Stints, calm: Calm) -> bool:
-    """Return whether one of the two connections ended about then, or brokers were disturbed. One end of a connection
-    may notice later than the other that it is gone."""
-    for one in (stints[change.before], stints[change.after]):
+    """Return whether the former connection ended about then, or brokers were disturbed. One end of a connection may
+    notice later than the other that it is gone. If the other connection had been the active one, or the former went on
+    after it, the end of the other one explains what came over it late."""
+    former, other = stints[change.before], stints[change.after]
+    is_late = other.first_us < change.first_us or former.last_us > change.first_us
+    for one in (former, other) if is_late else (former,):
         noticed_within_s = STOPPED_WITHIN_S if one.ended_by == "stopped" else NOTICED_WITHIN_S
         if one.ended_us <= change.first_us + noticed_within_s * 1e6:
             return True

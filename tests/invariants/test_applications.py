@@ -285,5 +285,11 @@ def test_a_process_that_ends_by_itself_is_named_with_its_last_words() -> None:
     twice = ends((30, "ended", 1, "one"), (50, "ended", 1, "two"), ends_max=1)
     assert twice.summary == f"1 process ended by itself, 2 times in all; {twice.examples[0]}"
     assert ends((30, "ended", 1, "")).examples[0].endswith(": it had written nothing")
-    assert ends((30, "ended", 1, ""), ends_max=1).verdict == Verdict.VALID
+    again = ends((30, "ended", 1, ""), (31, "started", None, ""), ends_max=3)
+    assert again.verdict == Verdict.VALID
+    assert again.summary == "processes ended 1 time by themselves and were started again; allowed are 3"
+    assert ends((88, "ended", 1, ""), ends_max=1).verdict == Verdict.VALID
+    for_good = ends((30, "ended", 1, ""), ends_max=1)
+    assert for_good.verdict == Verdict.INVALID
+    assert for_good.examples[0].startswith("web-0 ended with status 1 at +30.000 s, for good, ")
     assert ends((30, "killed", None, ""), (94, "hung", None, "")).verdict == Verdict.VALID

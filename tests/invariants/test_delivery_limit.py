@@ -98,6 +98,18 @@ def test_what_happened_after_the_letter_came_does_not_count(came_s: float, expec
     assert asked(FLAPPING, limit=20, came_s=came_s)[0] is (came_s > 20)
 
 
+def test_a_policy_may_lower_the_limit_only_for_what_comes_later() -> None:
+    policy = fault(60, 65, name="set_policy", operation=True)
+    assert asked(lost(30), policy, came_s=50) == [False, False, False]
+    assert asked(lost(30), policy, came_s=62) == [True, True, False]
+    assert asked(lost(30), policy, came_s=62, limit=-1) == [True, True, False]
+
+
+def test_what_never_came_back_is_not_given_up() -> None:
+    assert asked(limit=0) == [False, False, False]
+    assert asked(lost(50), limit=0) == [True, True, False]
+
+
 def test_consumers_of_other_queues_and_publishers_do_not_count() -> None:
     assert asked(lost(*range(1, 31)), consumers=[1]) == [False, False, False]
     of_publisher = fault(20, 50, cut=[("publisher:0", "a1")], intermittent=True)

@@ -23,7 +23,7 @@ from tests.invariants.references.common import (
     received_after_each,
 )
 
-PLANTS = ("nothing", "turns", "turns_unproven", "takes_over", "lost_and_back", "taken_after_loss")
+PLANTS = ("nothing", "turns", "turns_unproven", "takes_over", "lost_and_back", "taken_after_loss", "taken_then_lost")
 #: After a disturbance so much must have been noticed and mended for certain; nothing is planted before that is over.
 SETTLED_S = 20.0
 #: Between the start of a disturbance and its end and this, something is excused for certain.
@@ -60,6 +60,8 @@ def _drawn(source: random.Random) -> Case:
     connections = [(consumer, 0.5, what) for consumer in range(2) for what in ("started", "connected")]
     if plant in ("lost_and_back", "taken_after_loss"):
         connections += [(0, from_s - 0.5, "connection_lost"), (0, from_s + 0.5, "connected")]
+    if plant == "taken_then_lost":
+        connections += [(1, from_s + 7.5, "connection_lost"), (1, from_s + 8.5, "connected")]
     at_s = 1.0
     every_s = source.choice([2.0, 2.0, 3.0])
     for sequence in range(40):
@@ -72,7 +74,7 @@ def _drawn(source: random.Random) -> Case:
         elif plant == "turns_unproven" and 0 <= since < 4:
             # All of them were sent before the first of them was received.
             consumer, sent_s = 1 - since % 2, min(at_s, from_s - every_s - 0.5)
-        elif (plant in ("takes_over", "taken_after_loss") and since >= 0) or (
+        elif (plant in ("takes_over", "taken_after_loss", "taken_then_lost") and since >= 0) or (
             plant == "lost_and_back" and 0 <= since < 2
         ):
             consumer = 1
