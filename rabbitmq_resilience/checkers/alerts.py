@@ -45,7 +45,8 @@ class Alerts(InvariantSpec):
     beginning of its step until ``within_s`` after the healing. Alerts in ``ignored`` may fire at any time.
 
     An alert is pending before it fires, for as long as its rule says (``for``); only firing counts. The verdict is
-    UNKNOWN if an alert fired before its step began and had no other cause. It is UNKNOWN if Prometheus did not evaluate
+    UNKNOWN if an alert fired before its step began and had no other cause; with ``no_others`` that is INVALID, as an
+    alert without a cause. It is UNKNOWN if Prometheus did not evaluate
     the rules for some time, and this gap may hide what is demanded. It is also UNKNOWN if an alert fires too late, but
     not twice as late as allowed, and this machine may be the cause: a broker waited for a processor for long enough to
     explain the delay, or other programs took much of this machine."""
@@ -103,10 +104,17 @@ class Alerts(InvariantSpec):
             unclear.append(f"{gap}, and other alerts may have fired")
         if unclear:
             return Finding(Verdict.UNKNOWN, unclear[0], numbers, tuple(unclear[:EXAMPLES_MAX]), coverage)
+        summary = self._summary(taken_s, any(_overlaps(one, span) for one in firing))
+        return Finding(Verdict.VALID, summary, numbers, (), coverage)
+
+    def _summary(self, taken_s: Sequence[float], fired: bool) -> str:
+        """Return in words what fired in time, after how long, and that nothing else did. ``fired``: whether any alert
+        did, also those that may at any time."""
         count = f"{len(taken_s)} alert{'s' if len(taken_s) > 1 else ''}"
         in_time = f"{count} fired in time, the slowest {max(taken_s):g} s after its step" if taken_s else ""
-        nothing = "no alert fired" if not in_time else "no other alert fired" if self.no_others else ""
-        return Finding(Verdict.VALID, ", and ".join(filter(None, [in_time, nothing])), numbers, (), coverage)
+        if not self.no_others:
+            return in_time or "no alert was demanded"
+        return ", and ".join(filter(None, [in_time, "no other alert fired" if fired else "no alert fired"]))
 
     def _has_cause(self, active: Active, steps: Mapping[int, ObservedFault]) -> bool:
         """Return whether the alert fired after the beginning of a step that demands it."""
@@ -126,7 +134,7 @@ class Alerts(InvariantSpec):
         The excuse says why this machine may be the cause; it is empty if this machine is not.
         """
         for active in firing:
-            if active.alert in self.ignored or active.end_us < span_us[0] or active.start_us > span_us[1]:
+            if active.alert in self.ignored or not _overlaps(active, span_us):
                 continue
             earliest_us = _earliest_us(active, record)
             healed_us = [
@@ -161,6 +169,10 @@ def _began_before(step: ObservedFault | None, active: Active) -> bool:
     return step is not None and step.injected and step.possible_us[0] <= active.start_us
 
 
+def _overlaps(active: Active, span_us: Period) -> bool:
+    return active.end_us >= span_us[0] and active.start_us <= span_us[1]
+
+
 def _window_us(demand: FiringAlert, step: ObservedFault) -> Period:
     return step.sure_us[0], step.sure_us[0] + demand.within_s * 1e6
 
@@ -168,7 +180,7 @@ def _window_us(demand: FiringAlert, step: ObservedFault) -> Period:
 def _fired(demand: FiringAlert, step: ObservedFault, firing: Iterable[Active]) -> list[Active]:
     """Return the demanded alerts that fired in time, in the order in which they began."""
     first_us, last_us = step.possible_us[0], _window_us(demand, step)[1]
-    return [one for one in firing if demand.names(one) and one.start_us <= last_us and one.end_us >= first_us]
+    return [one for one in firing if demand.names(one) and one.start_us <= last_us and one.end_us > first_us]
 
 
 def _late(
@@ -205,7 +217,9 @@ def _doubt(facts: Facts, record: Record, demand: FiringAlert, step: ObservedFaul
         return f"{demand} was to fire by {facts.at(last)}, and the record ends at {facts.at(end_us)}"
     of_it = [group for group in record.groups if demand.alert in group.alerts]
     unseen = list(periods(union(_unseen(group, (start, last)) for group in of_it)))
-    if unseen or not of_it:
+    if not of_it:
+        return f"{demand} was not seen to fire, and no rule that was evaluated defines it"
+    if unseen:
         gap_s = lasting_s(unseen)
         return f"{demand} was not seen to fire, and its rule was not evaluated for {gap_s:g} s after {step}"
     return ""

@@ -44,7 +44,8 @@ class Disk(InvariantSpec):
         if not lowest:
             return Finding(Verdict.UNKNOWN, "no node was looked at while its disk was not short on purpose")
         if shared := _share_a_disk(facts):
-            most = extremes(facts, {node: _more(curve) for node, curve in stored.items()}, _stored_more, highest=True)
+            demanded = exempt.left_out(stored)
+            most = extremes(facts, {node: _more(curve) for node, curve in demanded.items()}, _stored_more, highest=True)
         else:
             demanded = exempt.left_out(within(free, span))
             most = extremes(facts, {node: _less(curve) for node, curve in demanded.items()}, _less_free, highest=True)
@@ -66,7 +67,7 @@ class Disk(InvariantSpec):
 
 
 def _times_free(node: str, ratio: float) -> str:
-    return f"{node} had {ratio:.1f} times its limit free"
+    return f"{node} had {ratio:,.2f} times its limit free"
 
 
 def _stored_more(node: str, count: float) -> str:

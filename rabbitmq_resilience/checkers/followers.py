@@ -12,6 +12,7 @@ from pydantic import Field
 from rabbitmq_resilience.checkers.facts import Facts, QueueFacts
 from rabbitmq_resilience.checkers.lateness import of_this_machine
 from rabbitmq_resilience.checkers.measured import Curve, Curves, curves
+from rabbitmq_resilience.checkers.observed_faults import NEVER_US
 from rabbitmq_resilience.checkers.units import seconds
 from rabbitmq_resilience.checkers.verdict import (
     EXAMPLES_MAX,
@@ -61,7 +62,8 @@ class Followers(InvariantSpec):
 
     A member of a quorum queue is behind if its written log does not reach the entry that any member had committed 10 s
     before. This is known while more than half of the members report their committed entries, each at most 15 s before.
-    A mirror of a mirrored queue is behind if it is not synchronised, or missing. The verdict is UNKNOWN if the state of
+    A queue that a step deleted has another log afterwards. A mirror of a mirrored queue is behind if it is not
+    synchronised, or missing. The verdict is UNKNOWN if the state of
     a member is not known, or if the record ends too early. It is also UNKNOWN, as with ``recovery``, if this machine
     may have made a member late.
     """
@@ -109,7 +111,7 @@ class Followers(InvariantSpec):
             return Finding(Verdict.UNKNOWN, f"{summary} the last healing", numbers, (), coverage)
         if silent or not followers:
             names = ", ".join(f.name for f in silent[:5])
-            summary = f"no reports after the last healing: {names or 'any follower'}"
+            summary = f"it is not known whether all followers caught up: {names or 'none was seen'}"
             return Finding(Verdict.UNKNOWN, summary, numbers, (), coverage)
         summary = f"every follower had caught up {numbers['caught_up_after_s']:g} s after the last healing"
         return Finding(Verdict.VALID, summary, numbers, (), coverage)
@@ -133,7 +135,7 @@ def _members(history: History, facts: Facts, span_us: tuple[int, int], due_us: f
             for node in sorted(queue.members):
                 name = f"{queue.name} on {node}"
                 mine = written.get((node, queue.name), NO_REPORTS).within(start_us, end_us)
-                lacking = _lacking(mine, queue, committed)
+                lacking = _lacking(mine, queue, committed, since_us=_declared_us(facts, queue.name))
                 # a member that only reported its state at the healing counts as silent
                 last_us = int(lacking.t_us[-1]) if len(lacking) else 0
                 reported = last_us >= max(end_us - SILENT_S_MAX * 1e6, start_us + REPORTED_LATE_S * 1e6)
@@ -142,14 +144,20 @@ def _members(history: History, facts: Facts, span_us: tuple[int, int], due_us: f
                 yield seen if seen is not None and (reported or is_late) else Follower(name, None, None)
 
 
-def _lacking(mine: Curve, queue: QueueFacts, committed: Curves) -> Curve:
+def _declared_us(facts: Facts, queue: str) -> float:
+    """Return since when a queue has its log: it may have been deleted until then."""
+    return max((step.possible_us[1] for step in facts.steps if step.effect.queue_deleted == queue), default=0)
+
+
+def _lacking(mine: Curve, queue: QueueFacts, committed: Curves, *, since_us: float) -> Curve:
     """Return how many entries the member lacks of those that any member had committed ``REPORTED_LATE_S`` before.
 
     A moment counts only if more than half of the members reported shortly before it: fewer may have been cut off
-    together with the member that lags.
+    together with the member that lags. Nothing counts that was committed before ``since_us``.
     """
     before_us = mine.t_us - round(REPORTED_LATE_S * 1e6)
-    curves_of = [committed.get((node, queue.name), NO_REPORTS) for node in sorted(queue.members)]
+    reports = (committed.get((node, queue.name), NO_REPORTS) for node in sorted(queue.members))
+    curves_of = [curve.within(since_us, NEVER_US) for curve in reports]
     said = np.array([curve.at(before_us, age_us_max=SILENT_S_MAX * 1e6) for curve in curves_of])
     known = np.count_nonzero(~np.isnan(said), axis=0) * 2 > len(curves_of)
     most = np.max(np.nan_to_num(said, nan=0.0), axis=0)

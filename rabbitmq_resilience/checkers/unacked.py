@@ -21,9 +21,10 @@ class Unacked(InvariantSpec):
     """After the drain, and before the consumers go, no queue holds a message that is delivered and not acknowledged.
 
     The number counts that the queue's leader of the last 15 s reports, as another node may go on reporting what it held
-    when it led. If no such node reported to the end, the nodes that did must agree on whether anything is held. If they
-    do not agree, the verdict is UNKNOWN. It is also UNKNOWN if no node reported on a queue since the drain was over, or
-    for the last 15 s.
+    when it led. If there is no such node, the nodes that reported to the end must agree on whether anything is held; so
+    must these and the last number of a leader that did not report to the end. If they do not agree, the verdict is
+    UNKNOWN. It is also UNKNOWN if no node, or not the leader, reported on a queue since the drain was over, or for the
+    last 15 s. ``unacked_max``: the most that one node reported of one queue.
     """
 
     needs_metrics: ClassVar[bool] = True
@@ -40,7 +41,7 @@ class Unacked(InvariantSpec):
         for queue in facts.queues:
             reported = {node: curve.within(due_us, end_us) for (node, q), curve in found.items() if q == queue.name}
             last[queue.name] = _held_at_last(reported, _leader(facts, queue.name, end_us))
-        peak = sum(_peak(curve) for (_, queue), curve in found.items() if queue in last)
+        peak = max((_peak(curve) for (_, queue), curve in found.items() if queue in last), default=0)
         held = {queue: one.least for queue, one in last.items() if one.least}
         numbers = {"unacked_at_end": sum(held.values()), "unacked_max": peak}
         examples = [f"{queue} held {n} unacknowledged messages after the drain" for queue, n in held.items()]
@@ -79,10 +80,15 @@ def _held_at_last(reported: Mapping[str, Curve], leader: str | None) -> _Held:
         return _Held(why="was reported by no node when the drain was over")
     if leader in counts:
         return _Held(counts[leader])
+    if leader is not None and leader not in last:
+        return _Held(why=f"was not reported by {leader}, its leader, when the drain was over")
+    if leader is not None:
+        counts[leader] = last[leader][1]
     least, most = min(counts.values()), max(counts.values())
     if most and not least:
         listed = ", ".join(f"{node} {count}" for node, count in sorted(counts.items()))
-        return _Held(why=f"held messages by some nodes and none by others ({listed}), and its leader is not known")
+        whose = "its leader is not known" if leader is None else f"its leader {leader} did not report to the end"
+        return _Held(why=f"held messages by some nodes and none by others ({listed}), and {whose}")
     return _Held(least)
 
 

@@ -94,6 +94,13 @@ def test_of_a_folder_of_its_own_a_broker_takes_what_that_grows_by(
     assert check(shared, *unseen, taken_bytes_max=1).verdict is Verdict.UNKNOWN
 
 
+def test_what_a_folder_grows_by_in_an_alarm_on_purpose_is_exempt() -> None:
+    looks = stored(lambda at: 9000 if 30 <= at < 43 else 1000)
+    raised = fault(30, 40, name="alarm", alarm="disk", alarmed=["b1"])
+    assert check(disk(), *looks, raised, taken_bytes_max=2000).verdict is Verdict.VALID
+    assert check(disk(), *looks, taken_bytes_max=2000).verdict is Verdict.INVALID
+
+
 def test_an_alarm_on_purpose_is_exempt() -> None:
     short = disk(limit=lambda at: 20 * GB if 30 <= at < 43 else LIMIT)
     raised = fault(30, 40, name="alarm", alarm="disk", alarmed=["b1"])

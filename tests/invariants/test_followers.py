@@ -181,6 +181,19 @@ def mirrors(behind_until_s: float) -> list[Any]:
     return [event(at, "sample", queues={"q1": {"behind": int(at < behind_until_s)}}) for at in range(95)]
 
 
+def test_a_queue_that_was_deleted_has_another_log() -> None:
+    """It was declared again at 60 s, and its log begins at 0."""
+    deleted = fault(50, 60, step=1, name="delete_queue", deleted="q1")
+
+    def anew(at_s: float) -> float:
+        return 100 * at_s if at_s < 50 else 100 * max(0.0, min(at_s, 90) - 60)
+
+    both = ("raft_written_index", "raft_commit_index")
+    finding = check([told(one, node, anew, queue="q1") for one in both for node in THREE], *deleted, within_s=9)
+    assert finding.verdict is Verdict.VALID
+    assert finding.numbers["entries_behind_max"] == 0
+
+
 def test_mirrors_by_what_the_leader_says_of_them() -> None:
     assert check([], kind="mirrored").verdict is Verdict.UNKNOWN
     finding = check([], *mirrors(70), kind="mirrored")

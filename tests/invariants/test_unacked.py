@@ -98,6 +98,24 @@ def test_what_a_former_leader_goes_on_reporting_does_not_count() -> None:
     assert check(reported, led("q1", (40, "a1"), (82, "b1"), (94, "b1"))).verdict is Verdict.INVALID
 
 
+def test_a_leader_that_fell_silent_is_not_outvoted_by_others(message: Messages) -> None:
+    """It reported until 92 s, and the drain was over at 91 s."""
+    led_to_the_end = led("q1", (84, "a1"), (94, "a1"))
+    silent = [CALM, unacked("q1", 3, end_s=93), unacked("q1", 0, node="b1")]
+    finding = check(silent, *led_to_the_end)
+    assert finding.verdict is Verdict.UNKNOWN
+    message(finding.summary)
+    assert (
+        check([CALM, unacked("q1", 0, end_s=93), unacked("q1", 0, node="b1")], *led_to_the_end).verdict is Verdict.VALID
+    )
+
+
+def test_unacked_max_is_of_one_node() -> None:
+    """The former leader and the new one reported ten each, one after the other."""
+    moved = [unacked("q1", lambda at: 10 * (at < 40)), unacked("q1", lambda at: 10 * (40 <= at < 80), node="b1")]
+    assert check([CALM, *moved]).numbers["unacked_max"] == 10
+
+
 def test_unknown_where_nodes_disagree_and_no_leader_is_known(message: Messages) -> None:
     reported = [CALM, unacked("q1", 0), unacked("q1", 2, node="b1")]
     for looks in ([], led("q1", (84, "a1"), (94, "b1")), led("q1", (94, "c1"))):

@@ -158,8 +158,13 @@ def verdict_of(case: Case, name: str) -> str:
         return "UNKNOWN"
     to_the_end = {node: value for at_s, value, node in words if at_s >= max(said_s for said_s, _, _ in words) - 1}
     lately = [leader for at_s, queue, leader in case.led_by if queue == name and END_S - SILENT_S <= at_s <= END_S]
-    if lately and all(leader == lately[0] for leader in lately) and lately[0] in to_the_end:
-        return "INVALID" if to_the_end[lately[0]] > 0 else "VALID"
+    if lately and all(leader == lately[0] for leader in lately):
+        if lately[0] in to_the_end:
+            return "INVALID" if to_the_end[lately[0]] > 0 else "VALID"
+        stale = {node: value for _, value, node in words if node == lately[0]}
+        if not stale:
+            return "UNKNOWN"
+        to_the_end |= stale
     answers = {value > 0 for value in to_the_end.values()}
     return "UNKNOWN" if len(answers) > 1 else "INVALID" if answers == {True} else "VALID"
 
