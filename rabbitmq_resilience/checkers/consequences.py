@@ -77,9 +77,10 @@ def _read(facts: Facts) -> frozenset[str]:
 
 def _returned(history: History) -> dict[str, int] | None:
     sent = returned = 0
-    for (outcome,) in pieces(history.publishes(), "outcome"):
-        sent += int(np.count_nonzero(outcome != Outcome.NEVER_SENT))
-        returned += int(np.count_nonzero(outcome == Outcome.RETURNED))
+    for lane, outcome in pieces(history.publishes(), "lane", "outcome"):
+        once = outcome[lane == 0]  # a message has a row for each of its queues
+        sent += int(np.count_nonzero(once != Outcome.NEVER_SENT))
+        returned += int(np.count_nonzero(once == Outcome.RETURNED))
     return {"messages": returned, "of": sent} if returned else None
 
 

@@ -1,9 +1,10 @@
 """Estimate how much of the confirm time was the network's, from raw round trips measured at the same time.
 
 A confirm needs a round trip between its publisher and a broker. It needs one between brokers too, if another broker
-leads the queue or the queue has copies. The network's part is at most the slowest of these ways at that time. A way
-that took longer than the confirm itself does not count, as the confirm cannot have needed it. A way that did not answer
-counts for the part of the time in which it did not. The rest is the time of RabbitMQ, or of the machine under it.
+leads the queue or the queue has copies. The network's part is usually as much as the slowest of these ways usually took
+at that time, and at most as much as its slowest round trip. What took longer than the confirm itself does not count, as
+the confirm cannot have needed it. A way that did not answer counts for the part of the time in which it did not. The
+rest is the time of RabbitMQ, or of the machine under it.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ from rabbitmq_resilience.history.round_trips import (
     spells,
 )
 
-#: The part of all confirms that counts as the slowest.
-SLOWEST = 0.01
+#: Of so many confirms one counts as slowest.
+SLOWEST_OF = 100
 #: How many of the slowest confirms are examined at most, at equal distances.
 LOOKED_AT_MAX = 2000
 #: An unanswered round trip has lasted for at least this long (``sut.round_trip_probes``).
@@ -47,8 +48,9 @@ def network(history: History) -> dict[str, Any] | None:
 
     ``round_trips``: for clients, balancers and brokers {answered, lost, mean_ms, p99_ms, max_ms, deviation_ms} of the
     whole run. ``median_ms`` is the median of all confirms, ``slowest_ms`` the shortest of the slowest 1 %.
-    ``network_ratio`` is the median, over the slowest confirms, of the largest part that the network can have had. These
-    are None without a confirm.
+    ``network_ratio`` is the median, over the slowest confirms, of the part that the network usually had at that time,
+    and ``network_ratio_max`` of the largest part that it can have had. These are None without a confirm; the ratios
+    also if no round trip was measured at the time of most of these confirms.
     """
     series = spells(history.events)
     if not series:
@@ -57,18 +59,22 @@ def network(history: History) -> dict[str, Any] | None:
     measures: dict[str, Any] = {"round_trips": {kind: found for kind, found in measured.items() if found is not None}}
     sent_us, confirmed_us = _confirms(history)
     if not len(sent_us):
-        return {**measures, "median_ms": None, "slowest_ms": None, "network_ratio": None}
+        return {**measures, "median_ms": None, "slowest_ms": None, "network_ratio": None, "network_ratio_max": None}
     took_us = confirmed_us - sent_us
-    slowest_us = np.partition(took_us, rank := math.ceil((1 - SLOWEST) * len(took_us)) - 1)[rank]
+    rank = len(took_us) - math.ceil(len(took_us) / SLOWEST_OF)
+    slowest_us = np.partition(took_us, rank)[rank]
     slow = np.flatnonzero(took_us >= slowest_us)
     chosen = slow[:: math.ceil(len(slow) / LOOKED_AT_MAX)]
     measured_then = list(rounds(series))
-    ratios = [_network_ratio(measured_then, float(sent_us[row]), float(confirmed_us[row])) for row in chosen.tolist()]
+    found = [_network_ratios(measured_then, float(sent_us[row]), float(confirmed_us[row])) for row in chosen.tolist()]
+    known = [ratios for ratios in found if ratios is not None]
+    usual, most = np.median(known, axis=0).tolist() if 2 * len(known) > len(found) else (None, None)
     return {
         **measures,
         "median_ms": round(float(np.median(took_us)) / 1000, 3),
         "slowest_ms": round(float(slowest_us) / 1000, 3),
-        "network_ratio": round(float(np.median(ratios)), 4),
+        "network_ratio": None if usual is None else round(usual, 4),
+        "network_ratio_max": None if most is None else round(most, 4),
     }
 
 
@@ -96,8 +102,11 @@ def _confirms(history: History) -> tuple[Moments, Moments]:
     return np.concatenate(sent), np.concatenate(confirmed)
 
 
-def _network_ratio(measured: Sequence[RoundTripSample], sent_us: float, confirmed_us: float) -> float:
-    """Return the largest part of that time that the network can have had; 0 if nothing was measured then."""
+def _network_ratios(
+    measured: Sequence[RoundTripSample], sent_us: float, confirmed_us: float
+) -> tuple[float, float] | None:
+    """Return the part of that time that the network usually had then, and the largest that it can have had; None if
+    nothing was measured then."""
     near = measured[
         bisect_left(measured, sent_us - AROUND_US, key=_moment) : bisect_right(
             measured, confirmed_us + AROUND_US, key=_moment
@@ -108,13 +117,17 @@ def _network_ratio(measured: Sequence[RoundTripSample], sent_us: float, confirme
     for one in near:
         for way, ms in one.trips_ms.items():
             trips_ms.setdefault(way, []).append(math.inf if ms is None else ms)
-    most_ms = dict.fromkeys(KINDS, 0.0)
+    if not trips_ms:
+        return None
+    usual_ms, most_ms = dict.fromkeys(KINDS, 0.0), dict.fromkeys(KINDS, 0.0)
     for way, trips in trips_ms.items():
-        lost = trips.count(math.inf)
-        way_ms = median_low(trips) if not lost else took_ms * lost / len(trips)
-        if way_ms <= took_ms and (not lost or took_ms >= LOST_AFTER_MS):
-            most_ms[kind_of(way)] = max(most_ms[kind_of(way)], way_ms)
-    return min(1.0, sum(most_ms.values()) / max(took_ms, 0.001))
+        kind, lost = kind_of(way), trips.count(math.inf)
+        lost_ms = took_ms * lost / len(trips) if took_ms >= LOST_AFTER_MS else 0.0
+        middle_ms = lost_ms if lost else median_low(trips)
+        usual_ms[kind] = max(usual_ms[kind], middle_ms if middle_ms <= took_ms else 0.0)
+        most_ms[kind] = max(most_ms[kind], lost_ms, *(ms for ms in trips if ms <= took_ms))
+    usual, most = (min(1.0, sum(of.values()) / max(took_ms, 0.001)) for of in (usual_ms, most_ms))
+    return usual, most
 
 
 def _moment(of: RoundTripSample) -> float:

@@ -117,10 +117,11 @@ def _gap(
 
     ``next_us`` returns when it first did again what it does after one moment and before another. A process that has
     less than that time until the drain is not judged."""
-    drain_us = deadline.drain_us
-    for lost_us in sorted(_lost_us(mine)) if since_us is not None else ():
-        due_us, back_us = lost_us + deadline.within_us, next_us(lost_us, drain_us)
-        if since_us <= lost_us and due_us <= drain_us and (back_us is None or back_us > due_us):
+    if since_us is None:
+        return None
+    for lost_us in sorted(lost_us for lost_us in _lost_us(mine) if lost_us >= since_us):
+        due_us, back_us = lost_us + deadline.within_us, next_us(lost_us, deadline.drain_us)
+        if due_us <= deadline.drain_us and (back_us is None or back_us > due_us):
             return Gap(lost_us, back_us)
     return None
 

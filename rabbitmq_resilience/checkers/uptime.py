@@ -62,7 +62,7 @@ class Uptime(InvariantSpec):
             summary = "no queue was out for a second"
         else:
             summary = f"the longest outage was {described(facts, worst.name, worst.known.longest)}"
-        summary += f"; {least.name} was up for {1 - least.known.ratio:.1%} of the time; {self._demanded()}"
+        summary += f"; {least.name} was up for {100 * (1 - least.known.ratio):.6g}% of the time; {self._demanded()}"
         if broken:
             return Finding(Verdict.INVALID, summary, numbers, tuple(broken[:EXAMPLES_MAX]), coverage)
         if hidden:
@@ -78,13 +78,13 @@ class Uptime(InvariantSpec):
         too_long = [period for period in found.periods if bound_s is not None and lasting_s([period]) > bound_s]
         texts = [described(facts, queue, period) for period in sorted(too_long, key=lambda p: p[0] - p[1])]
         if self.ratio_min is not None and ratio < self.ratio_min:
-            texts.append(f"{queue} was up for {ratio:.1%} of the time, and out for {found.total_s:g} s")
+            texts.append(f"{queue} was up for {100 * ratio:.6g}% of the time, and out for {found.total_s:g} s")
         return texts
 
     def _demanded(self) -> str:
         bounds = [
             f"no outage over {self.outage_s_max:g} s" if self.outage_s_max is not None else "",
-            f"{self.ratio_min:.1%} of the time" if self.ratio_min is not None else "",
+            f"{100 * self.ratio_min:.6g}% of the time" if self.ratio_min is not None else "",
         ]
         return f"demanded: {' and '.join(filter(None, bounds))}"
 

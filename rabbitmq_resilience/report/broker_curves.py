@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from rabbitmq_resilience.checkers.measured import UNSEEN_S_MAX
+from rabbitmq_resilience.checkers.times import periods, times
 from rabbitmq_resilience.history.metrics import ReadMetrics
 from rabbitmq_resilience.report.timeline import Samples, SwimLane, TimelineInterval, samples
 
@@ -50,26 +54,31 @@ def _ratio(used: Mapping[str, float], limits: Mapping[str, float]) -> float:
 
 
 def _rows(table: pa.Table, metric: str, origin_us: int) -> dict[float, dict[str, float]]:
-    """Return one metric of the nodes: {seconds: {node: value}}, in the order of time."""
+    """Return one metric of the nodes: {seconds: {node: value}}, in the order of time, without what is no number."""
     found = table.filter(pc.equal(table["metric"], metric)).sort_by([("t_us", "ascending"), ("node", "ascending")])
     columns = (found[name].to_pylist() for name in ("t_us", "node", "value"))
     rows: dict[float, dict[str, float]] = {}
     for t_us, node, value in zip(*columns, strict=True):
-        rows.setdefault((t_us - origin_us) / 1e6, {})[node] = value
+        if not math.isnan(value):
+            rows.setdefault((t_us - origin_us) / 1e6, {})[node] = value
     return rows
 
 
 def _alarm_lanes(table: pa.Table, metric: str, origin_us: int) -> list[SwimLane]:
-    """Return a lane for each node with intervals from a sample with the alarm to the next sample without it."""
-    intervals: dict[str, list[TimelineInterval]] = {}
-    since: dict[str, float] = {}
-    rows = _rows(table, metric, origin_us)
-    for at_s, row in rows.items():
+    """Return a lane for each node with intervals from a sample with the alarm to the next sample without it, or to the
+    last one before the node was not heard for long."""
+    seen: dict[str, list[tuple[float, bool]]] = {}
+    for at_s, row in _rows(table, metric, origin_us).items():
         for node, raised in row.items():
-            if raised:
-                since.setdefault(node, at_s)
-            elif node in since:
-                intervals.setdefault(node, []).append(TimelineInterval(since.pop(node), at_s, "alarm"))
-    for node, start_s in since.items():
-        intervals.setdefault(node, []).append(TimelineInterval(start_s, max(rows), "alarm"))
-    return [SwimLane(f"{node} {ALARMS[metric]}", tuple(found)) for node, found in sorted(intervals.items())]
+            seen.setdefault(node, []).append((at_s, bool(raised)))
+    lanes = []
+    for node, looks in sorted(seen.items()):
+        raised_s = times(
+            (at_s, next_s)
+            for (at_s, raised), (next_s, _) in itertools.pairwise(looks)
+            if raised and next_s - at_s <= UNSEEN_S_MAX
+        )
+        if any(raised for _, raised in looks):
+            found = tuple(TimelineInterval(*period, "alarm") for period in periods(raised_s))
+            lanes.append(SwimLane(f"{node} {ALARMS[metric]}", found))
+    return lanes

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from rabbitmq_resilience.report.wording import percent_text
+
 #: From this part of a confirm's time on, the network counts as the cause of a late confirm.
 NETWORK_RATIO = 0.5
 
@@ -51,7 +53,7 @@ def impact(verdict: Mapping[str, Any]) -> Iterator[str]:
         return
     worst, whole = found["worst"], found["outages"]
     if not worst:
-        yield "No queue had an outage of a second or longer."
+        yield "No queue had an outage of a second or longer while messages were sent to it."
     else:
         first = worst[0]
         yield (
@@ -61,7 +63,7 @@ def impact(verdict: Mapping[str, Any]) -> Iterator[str]:
     if whole["count"]:
         yield (
             f"All queues together confirmed nothing for {whole['longest_s']:.1f} s at the longest and "
-            f"{whole['total_s']:.1f} s in all, {whole['ratio']:.0%} of the time of publishing."
+            f"{whole['total_s']:.1f} s in all, {percent_text(whole['ratio'])} of the time of publishing."
         )
     publishers, consumers = found["publishers"], found["consumers"]
     refused = (("was blocked", "blocked"), ("got nacks", "nacked"), ("had no connection", "disconnected"))
@@ -85,20 +87,35 @@ def network_text(measured: Mapping[str, Any]) -> str:
     )
     if measured["slowest_ms"] is None:
         return f"Nothing was confirmed. Raw round trips over the same ways: {trips}."
-    part = measured["network_ratio"]
-    blame = "the network" if part >= NETWORK_RATIO else "RabbitMQ, or the machine under it, and not the network"
     return (
         f"Half of all confirms came within {_ms(measured['median_ms'])}. The slowest 1 % took "
-        f"{_ms(measured['slowest_ms'])} and more. Raw round trips of the same time make up {part:.0%} of that at most: "
-        f"the cause was {blame}. "
-        f"Raw round trips: {trips}."
+        f"{_ms(measured['slowest_ms'])} and more. {_cause(measured)} Raw round trips: {trips}."
+    )
+
+
+def _cause(measured: Mapping[str, Any]) -> str:
+    """Return in words which part of the slowest confirms the network had, and what the cause was."""
+    usual, most = measured["network_ratio"], measured.get("network_ratio_max", measured["network_ratio"])
+    if usual is None:
+        return "No raw round trips were measured then, so the cause is not known."
+    if most < NETWORK_RATIO:
+        return (
+            f"Raw round trips of the same time make up {percent_text(most)} of that at most: the cause was RabbitMQ, "
+            "or the machine under it, and not the network."
+        )
+    if usual >= NETWORK_RATIO:
+        return f"Raw round trips of the same time make up {percent_text(usual)} of that: the cause was the network."
+    return (
+        f"Raw round trips of the same time usually make up {percent_text(usual)} of that, and {percent_text(most)} at "
+        "most: the cause may be the network, or RabbitMQ or the machine under it."
     )
 
 
 def _held_back(found: Mapping[str, Any]) -> Iterator[str]:
     """Yield a sentence if brokers reported any connection or queue in flow, or any connection blocked."""
     parts = [
-        f"{found[name]['most']:,} {words} at once at the most, and some in {found[name]['ratio']:.0%} of the looks"
+        f"{found[name]['most']:,} {words} at once at the most, and some in {percent_text(found[name]['ratio'])} of the "
+        "looks"
         for name, words in (
             ("flow", "connections in flow"),
             ("blocked", "connections blocked"),
@@ -118,7 +135,7 @@ def queue_rows(verdict: Mapping[str, Any]) -> list[QueueRow]:
     """Return the rows of the queues with outages, the worst first."""
     queues = (verdict.get("consequences") or {}).get("queues", {})
     return [
-        QueueRow(name, row["count"], f"{row['longest_s']:.1f} s", f"{row['total_s']:.1f} s", f"{row['ratio']:.0%}")
+        QueueRow(name, row["count"], f"{row['longest_s']:.1f} s", f"{row['total_s']:.1f} s", percent_text(row["ratio"]))
         for name, row in sorted(queues.items(), key=lambda item: (-item[1]["total_s"], item[0]))
     ]
 

@@ -10,6 +10,7 @@ import base64
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -111,12 +112,17 @@ def _facts(verdict: Mapping[str, Any], seen: Series) -> dict[str, Any]:
         "Driver": verdict.get("driver"),
         "Seed": verdict.get("seed"),
         "Reference": verdict.get("reference"),
-        "Started": (verdict.get("started_at") or "")[:19].replace("T", " ") or None,
+        "Started": _moment(verdict.get("started_at")),
         "Duration": duration_text(float(verdict.get("duration_s") or seen.duration_s)),
         "Sent": f"{seen.totals['sent']:,}",
         "Confirmed": f"{seen.totals['confirmed']:,}",
         "Received": f"{seen.totals['received']:,}",
     }
+
+
+def _moment(iso: str | None) -> str | None:
+    """Return a moment, stated in ISO 8601, for people: in UTC."""
+    return f"{datetime.fromisoformat(iso).astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC" if iso else None
 
 
 def _labels(verdict: Mapping[str, Any]) -> list[str]:
@@ -139,7 +145,7 @@ def _explained(
     if started_at is None or all(finding.word != "INVALID" for finding in findings):
         return list(findings)
     entries = log_lines.read({log.stem: log for log in sorted(run.logs.glob("*.log"))}, started_at=started_at)
-    begun_s = [fault.start_s for fault in seen.timeline.faults]
+    begun_s = [fault.start_s for fault in seen.timeline.faults if not fault.skipped]
     explained = []
     for finding in findings:
         moments = log_lines.moments_s([finding.summary, *map(str, finding.examples)])

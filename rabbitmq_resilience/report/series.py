@@ -34,8 +34,10 @@ BUCKETS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21_600)
 #: Rows that are read together, regardless of the writers' batches.
 ROWS_TOGETHER = 1 << 17
 
-#: The resolution of the moments of sending, which are kept for delivery latencies.
+#: The finest resolution of the moments of sending, which are kept for delivery latencies.
 TICK_US = 100
+#: How many moments four bytes can distinguish.
+_MOMENTS_MAX = 2**31 - 1
 
 PERCENTILES = {"p50": 0.50, "p95": 0.95, "p99": 0.99}
 
@@ -80,7 +82,7 @@ def series(
     buckets = _Buckets.over(origin_us, end_us)
     sent, confirmed, refused, uncertain, received = (buckets.zeros() for _ in range(5))
     confirm, delivery = _Latencies(buckets.n), _Latencies(buckets.n)
-    send_times = _SendTimes(origin_us)
+    send_times = _SendTimes(origin_us, end_us)
 
     for rows in _together(publishes()):
         outcome, sent_us, outcome_us = (_ints(rows, name) for name in ("outcome", "sent_us", "outcome_us"))
@@ -105,7 +107,10 @@ def series(
         bucket_s=buckets.width_s,
         duration_s=round((end_us - origin_us) / 1e6, 2),
         at_s=[(t_us - origin_us) / 1e6 for t_us in buckets.middles_us()],
-        rates={name: [round(float(n) / buckets.width_s, 2) for n in counts] for name, counts in counted.items()},
+        rates={
+            name: [round(float(n) / s, 2) for n, s in zip(counts, buckets.lengths_s(), strict=True)]
+            for name, counts in counted.items()
+        },
         confirm_ms=confirm.curves_ms(),
         delivery_ms=delivery.curves_ms(),
         target_per_s=_target_per_s(events, buckets.middles_us()),
@@ -165,18 +170,24 @@ def _ints(rows: pa.Table, name: str) -> Ints:
 
 @dataclass(frozen=True)
 class _Buckets:
-    """The run's time in equal parts."""
+    """The run's time in equal parts, but for the last one."""
 
     origin_us: int
     width_s: int
     n: int
+    span_s: float
 
     @classmethod
     def over(cls, origin_us: int, end_us: int) -> _Buckets:
         span_s = (end_us - origin_us) / 1e6
         width_s = next((width for width in BUCKETS_S if span_s <= width * POINTS_MAX), int(span_s / POINTS_MAX) + 1)
-        # A short last bucket would look like a drop to 0: it joins the bucket before it.
-        return cls(origin_us, width_s, max(1, math.ceil(span_s / width_s - 0.1)))
+        # A last bucket of less than half the width would say little: it joins the bucket before it.
+        return cls(origin_us, width_s, max(1, math.ceil(span_s / width_s - 0.5)), span_s)
+
+    def lengths_s(self) -> list[float]:
+        """Return the seconds of each bucket; the last one is as long as the rest of the record."""
+        last_s = self.span_s - (self.n - 1) * self.width_s
+        return [*([float(self.width_s)] * (self.n - 1)), last_s or float(self.width_s)]
 
     def middles_us(self) -> list[float]:
         return [self.origin_us + (i + 0.5) * self.width_s * 1e6 for i in range(self.n)]
@@ -234,26 +245,27 @@ class _Latencies:
 
 
 class _SendTimes:
-    """The moments at which messages were sent, by publisher and sequence."""
+    """The moments at which messages were sent, by publisher and sequence. The longer the run, the coarser they are."""
 
-    def __init__(self, origin_us: int) -> None:
+    def __init__(self, origin_us: int, end_us: int) -> None:
         self._origin_us = origin_us
+        self._tick_us = max(TICK_US, math.ceil((end_us - origin_us) / _MOMENTS_MAX))
         self._ticks: dict[int, npt.NDArray[np.int32]] = {}
 
     def record(self, publisher: Ints, sequence: Ints, sent_us: Ints) -> None:
         for name in np.unique(publisher):
             rows = np.flatnonzero(publisher == name)
             ticks = self._with_room(int(name), int(sequence[rows].max()) + 1)
-            ticks[sequence[rows]] = (sent_us[rows] - self._origin_us) // TICK_US
+            ticks[sequence[rows]] = (sent_us[rows] - self._origin_us) // self._tick_us
 
     def of(self, publisher: Ints, sequence: Ints) -> Ints:
-        """Return when each message was sent, in microseconds, to a tenth of a millisecond; -1 if it never was."""
+        """Return when each message was sent, in microseconds, to a tick; -1 if it never was."""
         found = np.full(len(publisher), -1, dtype=np.int64)
         for name in np.unique(publisher):
             ticks = self._ticks.get(int(name), np.zeros(0, dtype=np.int32))
             rows = np.flatnonzero((publisher == name) & (sequence < len(ticks)))
             rows = rows[ticks[sequence[rows]] >= 0]
-            found[rows] = ticks[sequence[rows]].astype(np.int64) * TICK_US + self._origin_us
+            found[rows] = ticks[sequence[rows]].astype(np.int64) * self._tick_us + self._origin_us
         return found
 
     def _with_room(self, publisher: int, length: int) -> npt.NDArray[np.int32]:

@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from rabbitmq_resilience.checkers.gaps import UNWATCHED_S_MAX
+from rabbitmq_resilience.checkers.times import periods, times
 from rabbitmq_resilience.history.events import (
     Effect,
     Event,
@@ -25,6 +27,9 @@ from rabbitmq_resilience.history.round_trips import KINDS, RoundTripSample, roun
 
 POINTS_MAX = 2000
 
+#: Nodes are looked at twice a second. Their state is not known while the looks are further apart than this.
+UNSEEN_S = UNWATCHED_S_MAX
+_UNSEEN = ""
 #: A curve is broken if its samples are further apart than this many usual distances.
 GAP_DISTANCES = 4
 
@@ -115,7 +120,7 @@ def _held_back(looks: Sequence[tuple[float, FlowStatesEvent]]) -> Samples:
             {
                 "connections in flow": float(event.connections.get("flow", 0)),
                 "connections blocked": float(sum(event.connections.get(name, 0) for name in ("blocked", "blocking"))),
-                "queues in flow": float(len(event.flow_queues or ())),
+                "queues in flow": None if event.flow_queues is None else float(len(event.flow_queues)),
             },
         )
         for at_s, event in looks
@@ -145,11 +150,16 @@ def _phases(changes: Sequence[tuple[float, str]], end_s: float) -> tuple[Timelin
 
 
 def _node_lanes(sightings: Sequence[tuple[float, Mapping[str, str]]], end_s: float) -> tuple[SwimLane, ...]:
-    nodes = sorted({node for _, states in sightings for node in states})
-    return tuple(
-        SwimLane(node, _intervals([(at_s, states[node]) for at_s, states in sightings if node in states], end_s))
-        for node in nodes
-    )
+    """Return a lane for each node; it is empty from the last look before a long time without one to the next."""
+    lanes = []
+    for node in sorted({node for _, states in sightings for node in states}):
+        seen = [(at_s, states[node]) for at_s, states in sightings if node in states]
+        nexts_s = [*(at_s for at_s, _ in seen[1:]), end_s]
+        unseen = [(at_s, _UNSEEN) for (at_s, _), next_s in zip(seen, nexts_s, strict=True) if next_s - at_s > UNSEEN_S]
+        changes = sorted([*seen, *unseen], key=lambda change: change[0])  # what was seen comes first
+        intervals = _intervals(changes, end_s)
+        lanes.append(SwimLane(node, tuple(one for one in intervals if one.state != _UNSEEN)))
+    return tuple(lanes)
 
 
 def _blocked_lane(changes: Sequence[tuple[float, WorkerEvent]], end_s: float) -> tuple[SwimLane, ...]:
@@ -224,19 +234,11 @@ def _link_lanes(steps: Iterable[Sequence[tuple[float, FaultEvent]]], end_s: floa
 
 def _without_overlap(intervals: Iterable[TimelineInterval]) -> Iterator[TimelineInterval]:
     """Yield the intervals in order. Cut takes precedence over slow, as nothing passes a cut."""
-    cuts = sorted((i for i in intervals if i.state == "cut"), key=lambda i: i.start_s)
-    pieces = [i for i in intervals if i.state != "cut"]
-    for cut in cuts:
-        pieces = [
-            piece
-            for slow in pieces
-            for piece in (
-                TimelineInterval(slow.start_s, min(slow.end_s, cut.start_s), slow.state),
-                TimelineInterval(max(slow.start_s, cut.end_s), slow.end_s, slow.state),
-            )
-            if piece.start_s < piece.end_s
-        ]
-    yield from sorted([*cuts, *pieces], key=lambda i: i.start_s)
+    cut, slow = (
+        times((one.start_s, one.end_s) for one in intervals if one.state == state) for state in ("cut", "slow")
+    )
+    found = [("cut", period) for period in periods(cut)] + [("slow", period) for period in periods(slow - cut)]
+    yield from (TimelineInterval(*period, state) for state, period in sorted(found, key=lambda one: one[1]))
 
 
 def _group_name(links: Sequence[tuple[str, str]]) -> str:
@@ -256,14 +258,16 @@ def _group_name(links: Sequence[tuple[str, str]]) -> str:
 
 def _depth(queues: Mapping[str, Mapping[str, Any]]) -> dict[str, float | None]:
     """Return the ready and unacked messages of all queues, and both together of the fullest queue."""
-    seen = [(q["ready"] or 0, q["unacked"] or 0) for q in queues.values() if q.get("ready") is not None]
-    if not seen:
-        return {}
-    return {
-        "ready": sum(ready for ready, _ in seen),
-        "unacked": sum(unacked for _, unacked in seen),
-        "fullest queue": max(ready + unacked for ready, unacked in seen),
-    }
+    ready, unacked = ([row.get(name) for row in queues.values()] for name in ("ready", "unacked"))
+    both = [a + b for a, b in zip(ready, unacked, strict=True) if a is not None and b is not None]
+    fullest = max(both, default=None) if len(both) == len(ready) else None
+    return {"ready": _sum(ready), "unacked": _sum(unacked), "fullest queue": fullest} if queues else {}
+
+
+def _sum(numbers: Sequence[float | None]) -> float | None:
+    """Return the sum; None if a number was not observed."""
+    known = [number for number in numbers if number is not None]
+    return sum(known) if known and len(known) == len(numbers) else None
 
 
 def _memory(event: SampleEvent) -> dict[str, Any]:
@@ -274,7 +278,9 @@ def _memory(event: SampleEvent) -> dict[str, Any]:
 def samples(rows: Iterable[tuple[float, dict[str, Any]]]) -> Samples:
     """Return curves of the values at each moment, thinned, and broken if nothing was seen for long."""
     thinned = _thin([(at_s, values) for at_s, values in rows if values])
-    names = sorted({name for _, values in thinned for name in values}, key=_natural)
+    names = sorted({name for _, row in thinned for name, value in row.items() if value is not None}, key=_natural)
+    if not names:
+        return Samples()
     broken = list(_with_gaps(thinned))
     return Samples(
         at_s=[round(at_s, 2) for at_s, _ in broken],
@@ -293,17 +299,33 @@ def _thin(rows: list[tuple[float, dict[str, Any]]]) -> list[tuple[float, dict[st
     if width <= 1:
         return rows
     thinned = []
-    for i in range(0, len(rows), width):
-        group = rows[i : i + width]
-        names = {name for _, values in group for name in values}
-        seen = {name: [v[name] for _, v in group if v.get(name) is not None] for name in names}
-        thinned.append((group[0][0], {name: max(values) for name, values in seen.items() if values}))
+    for stretch in _stretches(rows):
+        for i in range(0, len(stretch), width):
+            group = stretch[i : i + width]
+            names = {name for _, values in group for name in values}
+            seen = {name: [v[name] for _, v in group if v.get(name) is not None] for name in names}
+            thinned.append((group[0][0], {name: max(values) for name, values in seen.items() if values}))
     return thinned
 
 
-def _with_gaps(rows: Sequence[tuple[float, dict[str, Any]]]) -> Iterator[tuple[float, dict[str, Any]]]:
+def _stretches(rows: Sequence[tuple[float, dict[str, Any]]]) -> Iterator[Sequence[tuple[float, dict[str, Any]]]]:
+    """Yield the rows between gaps."""
+    gap_s, start = _gap_s(rows), 0
+    for place in range(1, len(rows)):
+        if rows[place][0] - rows[place - 1][0] > gap_s:
+            yield rows[start:place]
+            start = place
+    yield rows[start:]
+
+
+def _gap_s(rows: Sequence[tuple[float, dict[str, Any]]]) -> float:
+    """Return from which distance on there is a gap between two rows."""
     distances = [b[0] - a[0] for a, b in itertools.pairwise(rows)]
-    gap_s = GAP_DISTANCES * statistics.median(distances) if distances else 0.0
+    return GAP_DISTANCES * statistics.median(distances) if distances else 0.0
+
+
+def _with_gaps(rows: Sequence[tuple[float, dict[str, Any]]]) -> Iterator[tuple[float, dict[str, Any]]]:
+    gap_s = _gap_s(rows)
     for i, row in enumerate(rows):
         if i and row[0] - rows[i - 1][0] > gap_s:
             yield (rows[i - 1][0] + row[0]) / 2, {}

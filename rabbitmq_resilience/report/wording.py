@@ -60,14 +60,24 @@ def coverage_text(finding: Mapping[str, Any]) -> str:
     for name, demanded in coverage.items():
         kind, _, unit = name.partition("_")
         if kind == "demanded" and demanded:
-            judged = coverage.get(f"judged_{unit}", 0)
-            return f"{_value_text(_short(judged))} of {_value_text(_short(demanded))} {unit}"
+            both = coverage.get(f"judged_{unit}", 0), demanded
+            texts = [_value_text(_short(value)) for value in both]
+            if texts[0] == texts[1] and both[0] != both[1]:
+                texts = [f"{value:,.3f}".rstrip("0").rstrip(".") for value in both]
+            return f"{texts[0]} of {texts[1]} {unit}"
     return ""
 
 
 def _short(value: float) -> float | int:
     """Return the value without digits that do not matter."""
     return round(value) if value == round(value) or value >= 1000 else round(value, 1)
+
+
+def percent_text(ratio: float) -> str:
+    """Return a part of a whole in percent. What is not nothing is not 0 %, and what is not all is not 100 %."""
+    if 0 < ratio < 0.005:
+        return "under 1%"
+    return "over 99%" if 0.995 <= ratio < 1 else f"{ratio:.0%}"
 
 
 def duration_text(duration_s: float) -> str:
@@ -87,5 +97,5 @@ def _value_text(value: Any) -> str:
     if isinstance(value, int):
         return f"{value:,}"
     if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
+        return f"{value:,.0f}" if abs(value) >= 999.95 else f"{value:.4g}"
     return str(value)

@@ -59,7 +59,8 @@ def test_sane() -> None:
 
     assert seen.bucket_s == 1
     assert seen.at_s == [0.5, 1.5]
-    assert (seen.rates["sent"], seen.rates["confirmed"], seen.rates["received"]) == ([2, 0], [1, 1], [1, 1])
+    rest = pytest.approx(1 / 0.7, abs=0.01)  # the last bucket is as long as the rest of the record
+    assert (seen.rates["sent"], seen.rates["confirmed"], seen.rates["received"]) == ([2, 0], [1, rest], [1, rest])
     assert seen.confirm_ms["max"] == [20, 1000]
     assert seen.delivery_ms["max"] == [40, 1200]
 
@@ -71,7 +72,7 @@ def test_each_outcome_is_counted_where_it_ended() -> None:
     seen = series(of(publishes(*rows, (0, 4, 0.0, Outcome.NEVER_SENT, 0.0))), of(), [])
 
     assert seen.totals == {"sent": 4, "confirmed": 1, "received": 0, "refused": 2, "unknown": 1}
-    assert seen.rates["refused"] == [0, 2]
+    assert seen.rates["refused"] == [pytest.approx(2 / 1.5, abs=0.01)]
 
 
 def test_what_was_never_sent_does_not_stretch_time() -> None:
@@ -86,11 +87,11 @@ def test_rows_out_of_order_and_several_publishers() -> None:
             publishes((1, 5000, 2.0, Outcome.CONFIRMED, 2.1), (0, 7, 1.0, Outcome.CONFIRMED, 1.1)),
             publishes((1, 0, 0.0, Outcome.CONFIRMED, 0.1)),
         ),
-        of(deliveries((0, 7, 1.3), (1, 0, 0.2), (1, 5000, 2.4))),
+        of(deliveries((0, 7, 1.3), (1, 0, 0.2), (1, 5000, 2.6))),
         [],
     )
 
-    assert seen.delivery_ms["max"] == [200, 300, 400]
+    assert seen.delivery_ms["max"] == [200, 300, 600]
 
 
 def test_a_delivery_of_what_no_one_sent_has_no_latency() -> None:
@@ -104,10 +105,26 @@ def test_a_delivery_of_what_no_one_sent_has_no_latency() -> None:
     assert seen.delivery_ms["max"] == [None]
 
 
+def test_latencies_of_long_runs_are_known_too() -> None:
+    day_s = 86_400.0
+    sent_s = 6 * day_s
+    first = (0, 0, 0.0, Outcome.CONFIRMED, 0.1)
+    seen = series(
+        of(publishes(first, (0, 1, sent_s, Outcome.CONFIRMED, sent_s + 0.1))), of(deliveries((0, 1, sent_s + 0.2))), []
+    )
+    assert [ms for ms in seen.delivery_ms["max"] if ms is not None] == [pytest.approx(200, abs=1)]
+
+
+@pytest.mark.parametrize("end_s", [10.09, 10.15, 10.49, 10.5, 10.95])
+def test_a_steady_rate_is_steady_to_the_end(end_s: float) -> None:
+    rows = [(0, n, n / 100, Outcome.CONFIRMED, n / 100) for n in range(round(end_s * 100) + 1)]
+    assert series(of(publishes(*rows)), of(), []).rates["sent"] == pytest.approx([100] * round(end_s), rel=0.03)
+
+
 def test_percentiles_are_within_a_bin_of_the_truth() -> None:
     rows = [(0, n, 0.0, Outcome.CONFIRMED, (n + 1) / 1000) for n in range(1000)]
 
-    seen = series(of(publishes(*rows, (0, 1000, 0.0, Outcome.UNKNOWN, 1.5))), of(), [])
+    seen = series(of(publishes(*rows, (0, 1000, 0.0, Outcome.UNKNOWN, 1.6))), of(), [])
 
     latencies = {name: values[0] for name, values in seen.confirm_ms.items()}
     assert latencies == {
