@@ -89,6 +89,7 @@ class Followers(InvariantSpec):
 
     def _finding(self, facts: Facts, followers: list[Follower], start_us: int, end_us: int) -> Finding:
         due_us = start_us + self.within_s * 1e6
+        since = "the recovery phase began" if facts.last_healed_us is None else "the last healing"
         silent = [f for f in followers if f.is_silent or f.is_hidden(due_us)]
         late = [f for f in followers if f.last_behind_us is not None and f.last_behind_us > due_us]
         lost = [f for f in followers if f.last_behind_us is not None and f.caught_up_us is None and f not in late]
@@ -101,19 +102,19 @@ class Followers(InvariantSpec):
         coverage = Coverage(len(followers) - len({*silent, *lost}), len(followers), "followers")
         if late:
             texts = tuple(f"{f.name} was behind at {facts.at(f.last_behind_us or 0)}" for f in late)
-            summary = f"{texts[0]}, {seconds((late[0].last_behind_us or 0) - start_us):g} s after the last healing"
+            summary = f"{texts[0]}, {seconds((late[0].last_behind_us or 0) - start_us):g} s after {since}"
             excuses = [self._excuse(facts, f, start_us) for f in late]
             if all(excuses):
                 return Finding(Verdict.UNKNOWN, f"{summary}; {excuses[0]}", numbers, texts[:EXAMPLES_MAX], coverage)
             return Finding(Verdict.INVALID, summary, numbers, texts[:EXAMPLES_MAX], coverage)
         if lost:
             summary = f"{lost[0].name} was still behind when the record ended, {seconds(end_us - start_us):g} s after"
-            return Finding(Verdict.UNKNOWN, f"{summary} the last healing", numbers, (), coverage)
+            return Finding(Verdict.UNKNOWN, f"{summary} {since}", numbers, (), coverage)
         if silent or not followers:
             names = ", ".join(f.name for f in silent[:5])
             summary = f"it is not known whether all followers caught up: {names or 'none was seen'}"
             return Finding(Verdict.UNKNOWN, summary, numbers, (), coverage)
-        summary = f"every follower had caught up {numbers['caught_up_after_s']:g} s after the last healing"
+        summary = f"every follower had caught up {numbers['caught_up_after_s']:g} s after {since}"
         return Finding(Verdict.VALID, summary, numbers, (), coverage)
 
     def _excuse(self, facts: Facts, late: Follower, start_us: int) -> str:
