@@ -46,10 +46,10 @@ class Alerts(InvariantSpec):
 
     An alert is pending before it fires, for as long as its rule says (``for``); only firing counts. The verdict is
     UNKNOWN if an alert fired before its step began and had no other cause; with ``no_others`` that is INVALID, as an
-    alert without a cause. It is UNKNOWN if Prometheus did not evaluate
-    the rules for some time, and this gap may hide what is demanded. It is also UNKNOWN if an alert fires too late, but
-    not twice as late as allowed, and this machine may be the cause: a broker waited for a processor for long enough to
-    explain the delay, or other programs took much of this machine."""
+    alert without a cause. It is UNKNOWN if Prometheus did not evaluate the rules for some time, and this gap may hide
+    what is demanded. It is also UNKNOWN if an alert fires too late, but not twice as late as allowed, and this machine
+    may be the cause: a broker waited for a processor for long enough to explain the delay, or other programs took much
+    of this machine."""
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})
     needs_metrics: ClassVar[bool] = True
