@@ -110,8 +110,9 @@ class Counts:
 
 
 def run_of(name: str, verdict: Mapping[str, Any], explained: Mapping[str, Mapping[str, str]]) -> LedgerRun:
-    """Return the run of that name with its explanation. ``explained``: {time in a run's name: cause and why}."""
-    return LedgerRun(name, verdict, **explained.get(_time(name), {}))
+    """Return the run of that name with its explanation. ``explained``: {a run's name, or the time in it: cause and
+    why}."""
+    return LedgerRun(name, verdict, **explained.get(name, explained.get(_time(name), {})))
 
 
 def _time(name: str) -> str:
@@ -119,5 +120,5 @@ def _time(name: str) -> str:
 
 
 def read_explained(path: Path = EXPLAINED) -> dict[str, dict[str, str]]:
-    """Return the explanations: {time in a run's name: cause and why}."""
+    """Return the explanations: {a run's name, or the time in it: cause and why}."""
     return dict(yaml.safe_load(path.read_text(encoding="utf-8")) or {})
