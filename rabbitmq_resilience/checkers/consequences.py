@@ -18,7 +18,7 @@ from rabbitmq_resilience.checkers.outages import Outages, joined, outages, witho
 from rabbitmq_resilience.checkers.times import Period, periods, times
 from rabbitmq_resilience.checkers.traffic import Traffic
 from rabbitmq_resilience.checkers.verdict import EXAMPLES_MAX, History
-from rabbitmq_resilience.history.events import LoadEvent, QueuesEvent, WorkerEvent
+from rabbitmq_resilience.history.events import LoadEvent, WorkerEvent
 from rabbitmq_resilience.history.history import Outcome
 
 #: What ends a client's connection, and what begins one.
@@ -71,8 +71,7 @@ def _read(facts: Facts) -> frozenset[str]:
     """Return the queues that the consumers of a generated load read all the time, also if they got nothing."""
     if not any(facts.of_kind(LoadEvent)) or next(facts.of_clients("consumer"), None) is None:
         return frozenset()
-    read_later = {name for event in facts.of_kind(QueuesEvent) for name in event.read_at_drain}
-    return frozenset(queue.name for queue in facts.queues) - read_later
+    return frozenset(queue.name for queue in facts.queues) - facts.read_at_drain
 
 
 def _returned(history: History) -> dict[str, int] | None:

@@ -177,6 +177,11 @@ class Facts:
         taking = self.letters.queues
         return {index: queue for index, queue in enumerate(self.queues) if index not in taking}
 
+    @cached_property
+    def read_at_drain(self) -> frozenset[str]:
+        """Return the queues that consumers read only at the drain."""
+        return frozenset(name for event in self.of_kind(QueuesEvent) for name in event.read_at_drain)
+
     def queue_name(self, index: int) -> str:
         return self.queues[index].name if index < len(self.queues) else f"queue {index}"
 

@@ -63,8 +63,9 @@ class Followers(InvariantSpec):
     A member of a quorum queue is behind if its written log does not reach the entry that any member had committed 10 s
     before. This is known while more than half of the members report their committed entries, each at most 15 s before.
     A queue that a step deleted has another log afterwards. A mirror of a mirrored queue is behind if it is not
-    synchronised, or missing. The verdict is UNKNOWN if the state of a member is not known, if the record ends too early,
-    or if a fault was never healed. It is also UNKNOWN, as with ``recovery``, if this machine may have made a member late.
+    synchronised, or missing. The verdict is UNKNOWN if the state of a member is not known, if the record ends too
+    early, or if a fault was never healed. It is also UNKNOWN, as with ``recovery``, if this machine may have made a
+    member late.
     """
 
     forgives: ClassVar[frozenset[str]] = frozenset({"drain_complete"})

@@ -18,7 +18,7 @@ from rabbitmq_resilience.checkers.gaps import gaps
 from rabbitmq_resilience.checkers.observed_faults import NEVER_US
 from rabbitmq_resilience.checkers.times import Period, Times, periods, times
 from rabbitmq_resilience.checkers.verdict import History
-from rabbitmq_resilience.history.events import ApplicationUseEvent, LoadEvent, QueuesEvent, SampleEvent
+from rabbitmq_resilience.history.events import ApplicationUseEvent, LoadEvent, SampleEvent
 
 #: On a busy machine a broker or a client may be slow for seconds, but not for as long as this.
 STARVED_S = 30.0
@@ -39,7 +39,7 @@ def starved(history: History, span_us: Period, *, perhaps: bool = False) -> Mapp
     names = {index: queue.name for index, queue in enumerate(facts.queues)}
     could = _could_deliver(facts, least_s, perhaps=perhaps)
     consumed = _consumed(history) if could else _never
-    unread = {name for event in facts.of_kind(QueuesEvent) for name in event.read_at_drain}
+    unread = facts.read_at_drain
     suspects = {
         index: _lasting(times(could[name]) & consumed(name) & (whole & drained if name in unread else whole), least_s)
         for index, name in names.items()
