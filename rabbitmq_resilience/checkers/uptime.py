@@ -15,6 +15,7 @@ from rabbitmq_resilience.checkers.message_ledger import ledger_of
 from rabbitmq_resilience.checkers.outages import OUTAGE_S_MIN, Outages, as_if_tried, outages, untried_periods
 from rabbitmq_resilience.checkers.times import Period, Times, left
 from rabbitmq_resilience.checkers.traffic import Flow, Traffic
+from rabbitmq_resilience.checkers.units import most_of
 from rabbitmq_resilience.checkers.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
 
 
@@ -62,7 +63,7 @@ class Uptime(InvariantSpec):
             summary = "no queue was out for a second"
         else:
             summary = f"the longest outage was {described(facts, worst.name, worst.known.longest)}"
-        summary += f"; {least.name} was up for {100 * (1 - least.known.ratio):.6g}% of the time; {self._demanded()}"
+        summary += f"; {least.name} was up for {most_of(1 - least.known.ratio)} of the time; {self._demanded()}"
         if broken:
             return Finding(Verdict.INVALID, summary, numbers, tuple(broken[:EXAMPLES_MAX]), coverage)
         if hidden:
@@ -78,13 +79,13 @@ class Uptime(InvariantSpec):
         too_long = [period for period in found.periods if bound_s is not None and lasting_s([period]) > bound_s]
         texts = [described(facts, queue, period) for period in sorted(too_long, key=lambda p: p[0] - p[1])]
         if self.ratio_min is not None and ratio < self.ratio_min:
-            texts.append(f"{queue} was up for {100 * ratio:.6g}% of the time, and out for {found.total_s:g} s")
+            texts.append(f"{queue} was up for {most_of(ratio)} of the time, and out for {found.total_s:g} s")
         return texts
 
     def _demanded(self) -> str:
         bounds = [
             f"no outage over {self.outage_s_max:g} s" if self.outage_s_max is not None else "",
-            f"{100 * self.ratio_min:.6g}% of the time" if self.ratio_min is not None else "",
+            f"{most_of(self.ratio_min)} of the time" if self.ratio_min is not None else "",
         ]
         return f"demanded: {' and '.join(filter(None, bounds))}"
 
