@@ -19,7 +19,7 @@ from rabbitmq_resilience.nemesis.partition import Partition
 from rabbitmq_resilience.runner.judging import Result
 from rabbitmq_resilience.scenario.expectations import Expectation
 from rabbitmq_resilience.scenario.guarantees import ELECTED_AFTER_S
-from rabbitmq_resilience.scenario.known_defects import PARTED_WHILE_STARTING, STARTS_APART
+from rabbitmq_resilience.scenario.known_defects import CUT_OFF_AS_IT_STARTS
 from rabbitmq_resilience.scenario.model import Scenario
 from suites.partitions import (
     FIRST_STEP_S,
@@ -170,7 +170,7 @@ def test_second_cut_during_recovery(cluster: Topology, queue_type: str, play: Pl
     first = Partition(at_s=FIRST_STEP_S, for_s=for_s, between=("zone:c", "rest"))
     again = Partition(at_s=FIRST_STEP_S + for_s + 1.5, for_s=for_s, between=("zone:c", "rest"))
     title = "A zone is cut off again while it recovers"
-    result = played(play, title, cluster, queue_type, first, again, expect=[PARTED_WHILE_STARTING, STARTS_APART])
+    result = played(play, title, cluster, queue_type, first, again, expect=CUT_OFF_AS_IT_STARTS)
     assert_paused(result, "c1")
 
 
@@ -185,6 +185,6 @@ def test_rolling_cut(cluster: Topology, queue_type: str, play: Play) -> None:
         for i, zone in enumerate("abc")
     ]
     title = "A cut wanders over the zones"
-    result = played(play, title, cluster, queue_type, *cuts, expect=[PARTED_WHILE_STARTING, STARTS_APART])
+    result = played(play, title, cluster, queue_type, *cuts, expect=CUT_OFF_AS_IT_STARTS)
     if result.verdict is Verdict.VALID:
         assert_paused(result, " ".join(cluster.node_names))

@@ -29,11 +29,10 @@ from rabbitmq_resilience.scenario.known_defects import (
     BREAKS_OFF_HEALING,
     CONFIRMED_IN_A_MINORITY,
     CONFIRMED_WHILE_PAUSING,
+    CUT_OFF_AS_IT_STARTS,
     DECIDES_TOO_SOON,
     DISCARDS_TOO_MUCH,
     DOES_NOT_PAUSE,
-    PARTED_WHILE_STARTING,
-    STARTS_APART,
     STAYS_PARTED_AFTER_A_BLIP,
     as_demanded,
 )
@@ -170,7 +169,7 @@ def _demanded(topology: Topology, workload: Workload) -> dict[str, Mapping[str, 
 
 def _known(topology: Topology, workload: Workload, demanded: Sequence[str]) -> tuple[Expectation, ...]:
     """Return the known defects that may break demanded promises in some runs. A quorum queue never loses anything."""
-    known = [PARTED_WHILE_STARTING, STARTS_APART]
+    known = [*CUT_OFF_AS_IT_STARTS]
     choice = topology.pause_if_all_down
     if topology.partition_handling == "autoheal" or (choice is not None and choice.recover == "autoheal"):
         known += [DECIDES_TOO_SOON, BREAKS_OFF_HEALING, DISCARDS_TOO_MUCH]

@@ -84,6 +84,19 @@ STARTS_APART = _defect(
     trace="starts_apart",
 )
 
+#: The same, if the node has just started: the process that started it still runs, and no other pause begins while it
+#: does (4.0.5: 1 of 3 nodes that were cut off again 2 s after they had come back).
+DROPS_A_PAUSE = STARTS_APART.model_copy(
+    update={
+        "broker": ">=4.0,<4.3",
+        "trace": None,
+        "log": r"RabbitMQ is asked to start((?!Time to start RabbitMQ).)*Cluster minority/secondary status detected",
+    }
+)
+
+#: What may happen to a node that loses its peers while it starts, or just after that.
+CUT_OFF_AS_IT_STARTS = (PARTED_WHILE_STARTING, STARTS_APART, DROPS_A_PAUSE)
+
 #: A node that was frozen for longer than net_ticktime counts its peers only when they are back, and does not pause. All
 #: nodes stay separated (4.0.5: 3 of 3 random schedules that froze a node for 7 s). So does a node whose connections
 #: were broken for milliseconds (4.0.5: 2 of 4 blips of 4 ms on all links, and 1 of 7 of 50 ms).
