@@ -76,14 +76,15 @@ def activities(history: History, connections: Sequence[ConnectionLife], deadline
         mine = [one for one in connections if one.process == process]
         publishing, consuming = sent.get(fields["publisher"]), got.get(fields["consumer"])
         if publishing is not None and publishing.steady_us:
-            answers = consuming is not None and bool(consuming.steady_us)
-            got_none = consuming is None or consuming.first_us(deadline.up_us) is None
-            idle = answers and got_none and _consuming_us(mine, deadline.up_us, seen_us) is not None
+            asked = consuming if consuming is not None and consuming.steady_us else None  # what it may answer
+            got_none = asked is not None and asked.first_us(deadline.up_us) is None
+            idle = got_none and _consuming_us(mine, deadline.up_us, seen_us) is not None
             seldom = publishing.pause_us(steady_us) > SELDOM * (steady_us[1] - steady_us[0])
             unclear = "got nothing to answer" if idle else "it had published seldom (make phases.settled_s longer)"
             again_us = publishing.first_us(deadline.up_us)
             back_us = publishing.first_us(_last_loss_us(mine, deadline.healed_us, again_us))
-            gap = _gap(mine, again_us, publishing.after_us, deadline)
+            next_us = publishing.after_us if asked is None else partial(_answered_us, publishing, asked, mine, deadline)
+            gap = _gap(mine, again_us, next_us, deadline)
             yield Activity(process, "publish", again_us, back_us, gap, unclear if idle or seldom else "")
         if consuming is not None and consuming.steady_us:
             again_us = _first_us(consuming, mine, deadline.up_us, seen_us)
@@ -124,6 +125,22 @@ def _gap(
         if due_us <= deadline.drain_us and (back_us is None or back_us > due_us):
             return Gap(lost_us, back_us)
     return None
+
+
+def _answered_us(  # noqa: PLR0917 - the last two are the moments
+    publishing: _Moments,
+    asked: _Moments,
+    mine: Sequence[ConnectionLife],
+    deadline: Deadline,
+    lost_us: float,
+    before_us: float,
+) -> float | None:
+    """Return when a process that answers was back, after one moment and before another: when it first published, or
+    had a consumer and nothing to answer, or no time for it."""
+    published_us, asked_us = publishing.after_us(lost_us, before_us), asked.after_us(lost_us, before_us)
+    if published_us is None and asked_us is not None and asked_us + deadline.within_us <= before_us:
+        return None
+    return _earliest([published_us, _subscribed_us(mine, lost_us, before_us)])
 
 
 def _consumed_us(consuming: _Moments, mine: Sequence[ConnectionLife], lost_us: float, before_us: float) -> float | None:

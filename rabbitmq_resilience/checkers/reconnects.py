@@ -23,8 +23,9 @@ class Reconnects(AfterHealing):
     """Each process that published in the steady phase publishes again within ``within_s`` of the moment since which all
     nodes were up after the last healing, and each that consumed gets messages again. A process that has a consumer by
     then counts as consuming, as there may be nothing for it. A process that loses a connection after that has as long
-    again, if the drain does not begin before. If the run went on for less than ``within_s``, a node did not come up, or
-    nodes were not observed for 6 s, a process that was not back ``within_s`` after the healing is UNKNOWN.
+    again, if the drain does not begin before; if it answers messages, it may also have a consumer and get none. If the
+    run went on for less than ``within_s``, a node did not come up, or nodes were not observed for 6 s, a process that
+    was not back ``within_s`` after the healing is UNKNOWN.
 
     It is UNKNOWN too, and never INVALID, whether a process is back that had pauses longer than a fifth of the steady
     phase, as its next message may be due later; that fetches messages one by one over an open connection, as there may

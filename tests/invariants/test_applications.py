@@ -138,6 +138,13 @@ def test_a_message_before_the_last_loss_shows_no_return() -> None:
     assert late.summary.startswith("web lost its connection at +43.500 s, and did not publish again for 44.5 s; its")
     in_order = connection(0, "web", 0, 43.5, end="connection_closed", by="client")
     assert reconnects(WEB, in_order, sent_s=sent_s).verdict == Verdict.VALID
+    both = use(web={"publisher": 0, "consumer": 0})
+    wire = [lost, connection(1, "web", 0, queue="q1")]
+    row = {"sent_s": [*sent_s, 88], "got_s": [*steadily(0.1, 20), 43.1, 87.9]}
+    assert reconnects(both, *wire, **row).verdict == Verdict.VALID  # it had nothing to answer meanwhile
+    assert reconnects(both, *wire, **row | {"sent_s": sent_s}).verdict == Verdict.VALID  # it had no time for it
+    silent = {"sent_s": sent_s, "got_s": [*steadily(0.1, 20), 43.1, 60]}
+    assert reconnects(both, *wire, **silent).verdict == Verdict.INVALID
     last = connection(0, "web", 0, 75, end="lost")
     assert reconnects(WEB, last, sent_s=[*steadily(0, 20), *steadily(42, 75)]).verdict == Verdict.VALID
 

@@ -209,14 +209,20 @@ def reconnects_verdict(case: Case, kept: Sequence[Sent], got: Sequence[Got]) -> 
             pauses = [b - a for a, b in itertools.pairwise([0.0, *before_s, 10.0])]
             may_wait = max(pauses) > 2 or (consumed and subscribed and not any(at_s >= due.up_s for at_s in got_s))
             again_s = [at_s for at_s in sent_s if at_s >= due.up_s]
-            gone = is_gone([(at_s, at_s) for at_s in again_s], lost_s)
+            kept_s = [(max(from_s, due.up_s), to_s) for queue, from_s, to_s in own if queue and consumed]
+            sent_later = [(at_s, at_s) for at_s in again_s]
+            gone = any(
+                is_gone(sent_later + (kept_s if may_be_idle(lost, again_s, got_s) else []), [lost], again_s)
+                for lost in lost_s
+            )
             answers.append(answer_of(again_s, due, gone=gone, may_wait=may_wait))
         if consumed:
             ever = any(queue and from_s < 10 for queue, from_s, _ in own)
             connected = any(not queue and from_s <= seen_s < to_s for queue, from_s, to_s in own)
             again_s = [at_s for at_s in got_s if at_s >= due.up_s]
             kept_s = [(max(from_s, due.up_s), to_s) for queue, from_s, to_s in own if queue and to_s > due.up_s]
-            gone = is_gone([(at_s, at_s) for at_s in again_s] + kept_s, lost_s)
+            did_s = [(at_s, at_s) for at_s in again_s] + kept_s
+            gone = is_gone(did_s, lost_s, [from_s for from_s, _ in did_s])
             first_s = [max(from_s, due.up_s) for queue, from_s, to_s in own if queue and from_s <= seen_s < to_s]
             answers.append(answer_of(again_s + first_s, due, gone=gone, may_wait=not ever and connected))
     for answer in ("INVALID", "UNKNOWN"):
@@ -225,14 +231,21 @@ def reconnects_verdict(case: Case, kept: Sequence[Sent], got: Sequence[Got]) -> 
     return "VALID" if answers else "UNKNOWN"
 
 
-def is_gone(again_s: Sequence[tuple[float, float]], lost_s: Sequence[float]) -> bool:
+def may_be_idle(lost_s: float, sent_s: Sequence[float], got_s: Sequence[float]) -> bool:
+    """Return whether a process that answers may have had nothing to answer after a lost connection, or no time."""
+    sent = any(lost_s < at_s < DRAIN_S for at_s in sent_s)
+    first_s = min((at_s for at_s in got_s if lost_s < at_s < DRAIN_S), default=math.inf)
+    return sent or first_s + WITHIN_S > DRAIN_S
+
+
+def is_gone(again_s: Sequence[tuple[float, float]], lost_s: Sequence[float], began_s: Sequence[float]) -> bool:
     """Return whether nothing came in time after a lost connection, though there was time for it before the drain.
-    ``again_s``: from when to when it did something."""
-    began_s = min((from_s for from_s, _ in again_s if from_s < DRAIN_S), default=math.inf)
+    ``again_s``: from when to when it did something. ``began_s``: when it did so."""
+    first_s = min((at_s for at_s in began_s if at_s < DRAIN_S), default=math.inf)
     return any(
         not any(to_s > at_s and from_s <= at_s + WITHIN_S for from_s, to_s in again_s)
         for at_s in lost_s
-        if began_s <= at_s <= DRAIN_S - WITHIN_S
+        if first_s <= at_s <= DRAIN_S - WITHIN_S
     )
 
 
