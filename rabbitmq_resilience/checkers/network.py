@@ -31,7 +31,7 @@ from rabbitmq_resilience.history.round_trips import (
     spells,
 )
 
-#: Of so many confirms one counts as slowest.
+#: Of this number of confirms one counts as slowest.
 SLOWEST_OF = 100
 #: How many of the slowest confirms are examined at most, at equal distances.
 LOOKED_AT_MAX = 2000

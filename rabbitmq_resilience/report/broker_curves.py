@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from rabbitmq_resilience.checkers.measured import UNSEEN_S_MAX
-from rabbitmq_resilience.checkers.times import periods, times
 from rabbitmq_resilience.history.metrics import ReadMetrics
-from rabbitmq_resilience.report.timeline import Samples, SwimLane, TimelineInterval, samples
+from rabbitmq_resilience.report.timeline import Samples, SwimLane, TimelineInterval, joined, samples
 
 #: The alarms by the metric that shows them.
 ALARMS = {"alarm_memory": "memory", "alarm_disk": "disk"}
+
+#: Nodes are asked every second. An alarm is not drawn while a node was not heard for longer than this.
+UNHEARD_S = 15.0
 
 #: From this part of the watermark on, the chart shows the watermark. Below, it would only flatten the curves.
 NEAR_WATERMARK = 0.4
@@ -73,12 +74,11 @@ def _alarm_lanes(table: pa.Table, metric: str, origin_us: int) -> list[SwimLane]
             seen.setdefault(node, []).append((at_s, bool(raised)))
     lanes = []
     for node, looks in sorted(seen.items()):
-        raised_s = times(
-            (at_s, next_s)
+        raised_s = (
+            TimelineInterval(at_s, next_s, "alarm")
             for (at_s, raised), (next_s, _) in itertools.pairwise(looks)
-            if raised and next_s - at_s <= UNSEEN_S_MAX
+            if raised and next_s - at_s <= UNHEARD_S
         )
         if any(raised for _, raised in looks):
-            found = tuple(TimelineInterval(*period, "alarm") for period in periods(raised_s))
-            lanes.append(SwimLane(f"{node} {ALARMS[metric]}", found))
+            lanes.append(SwimLane(f"{node} {ALARMS[metric]}", tuple(joined(raised_s))))
     return lanes

@@ -8,11 +8,9 @@ from __future__ import annotations
 import itertools
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rabbitmq_resilience.checkers.gaps import UNWATCHED_S_MAX
-from rabbitmq_resilience.checkers.times import periods, times
 from rabbitmq_resilience.history.events import (
     Effect,
     Event,
@@ -28,7 +26,7 @@ from rabbitmq_resilience.history.round_trips import KINDS, RoundTripSample, roun
 POINTS_MAX = 2000
 
 #: Nodes are looked at twice a second. Their state is not known while the looks are further apart than this.
-UNSEEN_S = UNWATCHED_S_MAX
+UNSEEN_S = 6.0
 _UNSEEN = ""
 #: A curve is broken if its samples are further apart than this many usual distances.
 GAP_DISTANCES = 4
@@ -234,11 +232,30 @@ def _link_lanes(steps: Iterable[Sequence[tuple[float, FaultEvent]]], end_s: floa
 
 def _without_overlap(intervals: Iterable[TimelineInterval]) -> Iterator[TimelineInterval]:
     """Yield the intervals in order. Cut takes precedence over slow, as nothing passes a cut."""
-    cut, slow = (
-        times((one.start_s, one.end_s) for one in intervals if one.state == state) for state in ("cut", "slow")
-    )
-    found = [("cut", period) for period in periods(cut)] + [("slow", period) for period in periods(slow - cut)]
-    yield from (TimelineInterval(*period, state) for state, period in sorted(found, key=lambda one: one[1]))
+    given = list(intervals)
+    cuts, pieces = (joined(one for one in given if (one.state == "cut") == is_cut) for is_cut in (True, False))
+    for cut in cuts:
+        pieces = [
+            piece
+            for slow in pieces
+            for piece in (
+                TimelineInterval(slow.start_s, min(slow.end_s, cut.start_s), slow.state),
+                TimelineInterval(max(slow.start_s, cut.end_s), slow.end_s, slow.state),
+            )
+            if piece.start_s < piece.end_s
+        ]
+    yield from sorted([*cuts, *pieces], key=lambda i: i.start_s)
+
+
+def joined(intervals: Iterable[TimelineInterval]) -> list[TimelineInterval]:
+    """Return the intervals of one state in order and without overlap."""
+    found: list[TimelineInterval] = []
+    for one in sorted(intervals, key=lambda one: one.start_s):
+        if found and one.start_s <= found[-1].end_s:
+            found[-1] = replace(found[-1], end_s=max(found[-1].end_s, one.end_s))
+        else:
+            found.append(one)
+    return found
 
 
 def _group_name(links: Sequence[tuple[str, str]]) -> str:

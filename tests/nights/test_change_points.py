@@ -126,7 +126,7 @@ def test_too_few_nights_show_nothing_and_one_more_does() -> None:
     assert change.ratio == pytest.approx(1.5, abs=0.02)
 
 
-def test_a_small_change_is_found_beside_a_recovery_that_never_came() -> None:
+def test_a_small_change_is_found_next_to_a_recovery_that_never_came() -> None:
     (change,) = change_points([5.0] * 16 + [6.0] * 14 + [inf])
     assert (change.first, change.before, change.after) == (16, 5, 6)
 
