@@ -40,6 +40,7 @@ _SENTENCES: tuple[tuple[str, str], ...] = (
     ("app_starts", r"^RabbitMQ is asked to start"),
     ("signal", r"^SIG(?:TERM|HUP|TSTP) received - shutting down|^Halting Erlang VM"),
     ("drain", r"^This node is being put into maintenance"),
+    ("revive", r"^This node is being revived from maintenance"),
     ("boot", r"^ ?Starting RabbitMQ (?P<detail>\d\S*) on Erlang"),
     ("name", rf"^\s*node +: {_NODE}$"),
     (
@@ -56,13 +57,14 @@ _SENTENCES: tuple[tuple[str, str], ...] = (
     ("mirrored", r"^Mirrored queue '"),
     ("quorum", r"^queue '.*' in vhost .*: (?:candidate -> leader|detected a new leader|granting vote)"),
     ("rebalance", r"^Starting queue rebalance operation"),
-    ("lost_client", r"^closing AMQP connection .*(?:client unexpectedly closed|missed heartbeats)"),
+    # In one line, or the reason in a line of its own.
+    ("lost_client", r"^(?:closing AMQP connection .*)?(?:client unexpectedly closed|missed heartbeats from client)"),
 )
 _PATTERNS = tuple((what, re.compile(pattern)) for what, pattern in _SENTENCES)
 #: A quick check that excludes most lines.
 _ANY = re.compile(
     r"[Nn]ode |partition|minority|Autoheal|mode enabled|asked to st|shutting down|Halting|maintenance|Starting |"
-    r"is empty|virgin|in term: 1 |now ACTIVE|flags found|alarm |Mirrored|queue '|closing AMQP"
+    r"is empty|virgin|in term: 1 |now ACTIVE|flags found|alarm |Mirrored|queue '|unexpectedly closed|missed heartbeats"
 )
 #: How others begin each line: ``kubectl logs --prefix`` by the pod, whose node wrote it; its ``--timestamps``, ``docker
 #: logs -t`` and the files of a container runtime by a time of their own.
@@ -72,6 +74,8 @@ _WRAPPED = re.compile(
 )
 #: A member of a queue as Raft calls it: ``{'%2F_orders',rabbit@host1}``.
 _MEMBER = re.compile(r"\{'?[^\s{},]+,\s*'?([\w.-]+@[\w.-]+)'?\}")
+#: What logrotate may add to the name of a file: its day, and a number.
+_DATED = r"-\d{8}(?:[-.]\d+)?"
 _OPENERS: Mapping[str, Callable[..., IO[Any]]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 _LINE = re.compile(
     r"(?P<time>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?) \[\w+\] "
@@ -109,7 +113,8 @@ class NodeLog:
 
 
 def read_logs(paths: Iterable[Path]) -> tuple[NodeLog, ...]:
-    """Read files and folders, and return one log for each node; rotated files (``.1``, ``.gz``) are joined.
+    """Read files and folders, and return one log for each node; rotated files (``.1``, ``.gz``, ``-20260131``) are
+    joined, and what is in two files, or named twice, counts once.
 
     Raise EvidenceError if a path is empty, has no logs, or cannot be read.
     """
@@ -119,7 +124,8 @@ def read_logs(paths: Iterable[Path]) -> tuple[NodeLog, ...]:
             raise EvidenceError(f"{path} is empty (0 bytes): leave it out, or name another log")
         if path.is_dir() and not any(_files(path)):
             raise EvidenceError(f"{path} has no logs: its files end in .log, .gz, .xz, .bz2, .txt, .json or a number")
-    files = sorted(file for path in paths for file in (_files(path) if path.is_dir() else [path]))
+    files = sorted({file.resolve() for path in paths for file in (_files(path) if path.is_dir() else [path])})
+    stems = {stem: {file.parent for file in files if _stem(file) == stem} for stem in map(_stem, files)}
     read = [(file, log) for file in files for log in _read(file)]
     names = {sighting.about for _, log in read for sighting in log.sightings if sighting.about}
     names |= {name for _, log in read for name in log.named}
@@ -127,13 +133,15 @@ def read_logs(paths: Iterable[Path]) -> tuple[NodeLog, ...]:
     for file, log in read:
         if not log.times:
             continue
-        node = log.node if "@" in log.node else _node_of(file, names, pod=log.node)
+        node = (
+            log.node if "@" in log.node else _node_of(file, names, pod=log.node, by_folder=len(stems[_stem(file)]) > 1)
+        )
         joined = by_node.setdefault(node, NodeLog(node))
         joined.sightings += [replace(sighting, by=node) for sighting in log.sightings]
         joined.named |= log.named
         joined.times = array("d", sorted([*joined.times, *log.times]))
     for log in by_node.values():
-        log.sightings.sort(key=lambda sighting: sighting.at)
+        log.sightings = sorted(dict.fromkeys(log.sightings), key=lambda sighting: sighting.at)
     return tuple(by_node[node] for node in sorted(by_node))
 
 
@@ -141,7 +149,7 @@ def _files(folder: Path) -> Iterator[Path]:
     return (
         path
         for path in folder.rglob("*")
-        if path.is_file() and re.search(r"\.(log|gz|xz|bz2|txt|json|\d+)$", path.name)
+        if path.is_file() and re.search(rf"\.(log|gz|xz|bz2|txt|json|\d+)$|\.log{_DATED}$", path.name)
     )
 
 
@@ -211,12 +219,19 @@ def _sighting(at: float, text: str, pid: str) -> Sighting | None:
     return None
 
 
-def _node_of(file: Path, names: Iterable[str], *, pod: str = "") -> str:
-    """Return the node of a log that does not name it: by its pod, or by the names of its file and folder."""
-    stem = re.sub(r"(\.log|\.txt|\.json|\.gz|\.xz|\.bz2|\.\d+)+$", "", file.name)
-    called = [pod] if pod else [stem, file.parent.name]
+def _stem(file: Path) -> str:
+    """Return the name of a log without what a rotation has added."""
+    return re.sub(rf"(\.log|\.txt|\.json|\.gz|\.xz|\.bz2|\.\d+|{_DATED})+$", "", file.name)
+
+
+def _node_of(file: Path, names: Iterable[str], *, pod: str, by_folder: bool) -> str:
+    """Return the node of a log that does not name it: by its pod, or by the names of its file and folder; by the folder
+    alone if files of several folders have that name."""
+    stem, folder = _stem(file), file.parent.name
+    called = [pod] if pod else [folder] if by_folder else [stem, folder]
     for name in called:
         fitting = sorted(node for node in names if name == node or name in re.split("[@.]", node))
         if len(fitting) == 1:
             return fitting[0]
-    return called[0]
+    is_first_part = by_folder and any(node.startswith(f"{stem}@") for node in names)
+    return f"{stem}@{folder}" if is_first_part and not pod else called[0]

@@ -17,6 +17,8 @@ from rabbitmq_resilience.model.topology import PRODUCTION_NET_TICKTIME_S
 
 #: Every node logs alarms and the like; lines this close to each other are about the same one.
 SAME_MOMENT_S = 2.0
+#: A comment of rabbitmq.conf or of an Erlang file.
+_COMMENT = re.compile(r"^\s*[#%].*$|\s%.*$", re.MULTILINE)
 _TICKTIME = re.compile(r"net_ticktime\s*[,= ]\s*(\d+)")
 
 
@@ -84,8 +86,9 @@ def _configured(paths: Sequence[Path]) -> float | None:
     folders = {path if path.is_dir() else path.parent for path in paths}
     for folder in sorted(folders):
         for file in sorted(folder.rglob("*.con[fi]*")):
-            if found := _TICKTIME.search(file.read_text(encoding="utf-8", errors="replace")):
-                return float(found[1])
+            stated = _COMMENT.sub("", file.read_text(encoding="utf-8", errors="replace"))
+            if found := _TICKTIME.findall(stated):
+                return float(found[-1])
     return None
 
 
@@ -101,11 +104,17 @@ def _handling(sightings: Sequence[Sighting]) -> str | None:
 
 
 def _alarms(sightings: Iterable[Sighting]) -> Iterable[Occurrence]:
+    """Yield the alarms of each node: by its own log, or else by those of others, which may be late."""
     set_at: dict[tuple[str, str], float] = {}
     cleared: dict[tuple[str, str], float] = {}
-    for sighting in sorted(sightings, key=lambda sighting: sighting.at):
+    reported = [one for one in sightings if one.what in ("alarm_set", "alarm_cleared")]
+    own = {one.about for one in reported if one.by == one.about}
+    for sighting in sorted(reported, key=lambda sighting: sighting.at):
+        if sighting.about in own and sighting.by != sighting.about:
+            continue
         alarm = (sighting.about, sighting.detail)
-        if sighting.what == "alarm_set" and sighting.at > cleared.get(alarm, 0) + SAME_MOMENT_S:
+        settled_s = 0 if sighting.about in own else SAME_MOMENT_S
+        if sighting.what == "alarm_set" and sighting.at > cleared.get(alarm, 0) + settled_s:
             set_at.setdefault(alarm, sighting.at)
         elif sighting.what == "alarm_cleared" and alarm in set_at:
             cleared[alarm] = sighting.at
@@ -140,11 +149,16 @@ def _seen(sightings: Iterable[Sighting]) -> Iterable[tuple[float, str]]:
             last[key] = sighting.at
 
 
+def _connections(number: int) -> str:
+    return "1 connection of a client was" if number == 1 else f"{number} connections of clients were"
+
+
 def _notes(sightings: Iterable[Sighting], nodes: Iterable[str], logs: Sequence[NodeLog]) -> Iterable[str]:
     lost = [s for s in sightings if s.what == "lost_client"]
     if lost:
         yield (
-            f"{len(lost)} connections of clients were not closed properly; logs do not say why. If it was the network, "
+            f"{_connections(len(lost))} not closed properly; "
+            "logs do not say why. If it was the network, "
             "add a step such as {at_s: 5, for_s: 10, fault: disconnect, between: ['publisher:0', all]}"
         )
     silent = sorted(set(nodes) - {log.node for log in logs})

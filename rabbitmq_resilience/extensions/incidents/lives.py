@@ -31,6 +31,8 @@ class _Life:
 
     stop: float | None = None
     drained: bool = False
+    #: Whether it was asked to end, and not only to drain.
+    ends: bool = False
     #: The line by which a broker restarts within its process.
     restarted: Sighting | None = None
     #: The first line of the next process.
@@ -107,6 +109,9 @@ def _own_story(log: NodeLog, reports: Sequence[Report], *, net_ticktime_s: float
         ):
             life.stop = life.stop or sighting.at
             life.drained = life.drained or sighting.what == "drain"
+            life.ends = life.ends or sighting.what != "drain"
+        elif sighting.what == "revive" and not life.ends:
+            life.stop, life.drained = None, False
     if life.stop is not None:
         found.append(_stopped(log.node, life, None))
     elif gone := [r for r in reports if r.first > log.times[-1] and r.end is None and not r.is_unheard]:

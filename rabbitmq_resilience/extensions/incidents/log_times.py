@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from datetime import UTC, date, datetime, time
 
+#: A day and a time of day, to the minute or to the second. As a number it would be in the year 2600, or in 1976.
+_COMPACT = re.compile(r"(19|20)\d{10}(\d\d)?")
 _NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
 #: A number from this on counts milliseconds, microseconds or nanoseconds: as seconds, it would be in the year 5138.
 _SECONDS_MAX = 1e11
@@ -17,6 +19,8 @@ def seconds(text: str) -> float:
     milliseconds, microseconds or nanoseconds.
     """
     text = text.strip()
+    if _COMPACT.fullmatch(text):
+        return datetime.strptime(text.ljust(14, "0"), "%Y%m%d%H%M%S").replace(tzinfo=UTC).timestamp()
     if _NUMBER.fullmatch(text) and not _is_compact_date(text):
         number = float(text)
         while abs(number) >= _SECONDS_MAX:
