@@ -25,6 +25,7 @@ from rabbitmq_resilience.checkers.verdict import (
     Verdict,
 )
 from rabbitmq_resilience.history.events import FlowStatesEvent
+from rabbitmq_resilience.tools.percentages import percent_text
 
 #: The longest gap between answers that counts as seen. Brokers are asked every 5 s. While a node is cut off they may
 #: take 8 s to answer, or not answer at all.
@@ -81,7 +82,7 @@ class HeldBack(InvariantSpec):
         raised_until_us = max((step.possible_us[1] for step in raised), default=0.0)
         if doubt := self._doubt(facts, looks, unseen, raised_until_us):
             return Finding(Verdict.UNKNOWN, doubt, numbers, (), coverage)
-        text = ", ".join(f"{_NAMES[name]} in {found['ratio']:.0%}" for name, found in shares.items())
+        text = ", ".join(f"{_NAMES[name]} in {percent_text(found['ratio'])}" for name, found in shares.items())
         return Finding(Verdict.VALID, f"of {len(looks)} looks there was {text}", numbers, (), coverage)
 
     def _doubt(
@@ -125,7 +126,7 @@ def _unseen(looks: Sequence[FlowStatesEvent], stretches: Sequence[Period]) -> It
 def _over(name: str, found: dict[str, float], bound: float | None) -> list[str]:
     if bound is None or found["ratio"] <= bound:
         return []
-    return [f"there was {_NAMES[name]} in {found['ratio']:.0%} of the looks, allowed are {bound:.0%}"]
+    return [f"there was {_NAMES[name]} in {percent_text(found['ratio'])} of the looks, allowed are {100 * bound:.3g}%"]
 
 
 def _examples(facts: Facts, looks: Sequence[FlowStatesEvent]) -> tuple[str, ...]:
@@ -158,9 +159,10 @@ def _looks(facts: Facts, span_us: Period) -> list[FlowStatesEvent]:
 
 
 def _shares(looks: Sequence[FlowStatesEvent]) -> dict[str, dict[str, float]]:
-    """Return for each of ``flow``, ``blocked`` and ``queues`` the most at once, and the ratio of looks with any."""
+    """Return for each of ``flow``, ``blocked`` and ``queues`` the most at once, and the ratio of looks with any, which
+    is not rounded to nothing."""
     return {
-        name: {"most": max(counts), "ratio": round(sum(map(bool, counts)) / len(counts), 4)}
+        name: {"most": max(counts), "ratio": max(round(sum(map(bool, counts)) / len(counts), 4), 1e-4 * any(counts))}
         for name, counts in _counts(looks).items()
     }
 

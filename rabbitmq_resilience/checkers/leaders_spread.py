@@ -41,7 +41,8 @@ class LeadersSpread(InvariantSpec):
     """From ``within_s`` after each rebalancing on, no running node leads more queues than its even share, rounded up,
     and ``excess_max``. RabbitMQ promises this (rabbit_amqqueue:rebalance/3): with four queues on three nodes, two nodes
     may lead two each. Only queues of the load count, and no classic ones that are not mirrored. A quorum queue with one
-    member counts, as it does for RabbitMQ, and cannot be moved: a node that leads nothing else may lead any number.
+    member counts, as it does for RabbitMQ, and cannot be moved. A node may lead any number of queues, if no member of
+    one of them leads at least two fewer.
 
     The time after the next rebalancing, or the next begin or end of a fault, is not judged: RabbitMQ moves no leader to
     a node that comes back. The verdict is UNKNOWN if leaders were not seen for 10 s when they had to be spread. If they
@@ -119,7 +120,7 @@ def _even_from_us(looks: Sequence[_Look]) -> int:
 def _looks(facts: Facts, span_us: Period, excess_max: int) -> Iterator[_Look]:
     """Yield each look that lists all queues, if all have a leader, or if some node leads too many in any case."""
     moved = {queue.name for queue in facts.queues if queue.kind in REBALANCED}
-    single = {queue.name for queue in facts.queues if len(queue.members) == 1}
+    members = {queue.name: queue.members for queue in facts.queues}
     for event in facts.of_kind(SampleEvent):
         if not span_us[0] < event.t_us <= span_us[1] or not lists_all(facts, event):
             continue
@@ -128,7 +129,11 @@ def _looks(facts: Facts, span_us: Period, excess_max: int) -> Iterator[_Look]:
         if not leaders or not up:
             continue
         led, share = Counter(leaders.values()), math.ceil(len(leaders) / len(up))
-        can_move = {leader for name, leader in leaders.items() if name not in single}
+        can_move = {
+            leader
+            for name, leader in leaders.items()
+            if any(led[node] + 1 < led[leader] for node in up if node in members[name])
+        }
         excess = max([0, *(led[node] - share for node in up if node in can_move)])
         if excess > excess_max or None not in leaders.values():
             text = ", ".join(f"{node} leads {led[node]}" for node in up)

@@ -38,7 +38,8 @@ Sightings = Sequence[tuple[int, Mapping[str, str]]]
 
 
 class PartitionMode(InvariantSpec):
-    """Nodes pause, come back and restart as the partition handling promises, and in time.
+    """Nodes pause and restart as the partition handling promises, and in time, and none that paused comes back before
+    the cut is healed. Whether it comes back then is judged by ``recovery``; here it is only reported.
 
     ``margin_s``: the time that a node may need beyond 1.25 times ``net_ticktime``. The default is the longest time
     for which a node may wait for its peers: 10 s on three nodes, 7 s more for each further node, and 7 s more from
@@ -85,7 +86,10 @@ class PartitionMode(InvariantSpec):
         if excused := found.excused(history, pauses, seen):
             return Finding(Verdict.UNKNOWN, _summary(had_to, excused), numbers, (), coverage)
         wrong = found.wrong
-        summary = _summary(had_to, wrong)
+        away = list(dict.fromkeys(pause.node for pause in found.pauses if pause.stays_away))
+        summary = _summary(had_to, wrong) + (
+            f"; {', '.join(away)} had not come back when the record ended" * bool(away)
+        )
         unseen = "" if wrong else _unseen(facts, blind) or next(iter(found.restarts.unseen), "")
         if unseen:
             return Finding(Verdict.UNKNOWN, f"{unseen}; in the observed time, {summary}", numbers, (), coverage)
@@ -181,6 +185,11 @@ class _Pause:
     returned_after_s: float | None = None
     late: Late | None = None
     early: str = ""
+
+    @property
+    def stays_away(self) -> bool:
+        """Return whether the node paused, and was not seen up again."""
+        return self.paused_after_s is not None and self.returned_after_s is None
 
 
 def _observe(pauses: Pauses, spell: MinorityInterval) -> _Pause:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from rabbitmq_resilience.report.wording import percent_text
+from rabbitmq_resilience.tools.percentages import percent_text
 
 #: From this part of a confirm's time on, the network counts as the cause of a late confirm.
 NETWORK_RATIO = 0.5

@@ -73,13 +73,6 @@ def _short(value: float) -> float | int:
     return round(value) if value == round(value) or value >= 1000 else round(value, 1)
 
 
-def percent_text(ratio: float) -> str:
-    """Return a part of a whole in percent. What is not nothing is not 0 %, and what is not all is not 100 %."""
-    if 0 < ratio < 0.005:
-        return "under 1%"
-    return "over 99%" if 0.995 <= ratio < 1 else f"{ratio:.0%}"
-
-
 def duration_text(duration_s: float) -> str:
     """Return a duration in hours and minutes, or minutes and seconds, or seconds."""
     minutes, seconds = divmod(round(duration_s), 60)

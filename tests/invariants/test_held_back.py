@@ -195,3 +195,15 @@ def test_the_time_after_the_last_alarm_must_be_seen(until_s: float, verdict: Ver
     """Publishing lasts until 90 s, and 15 s after the alarm do not count."""
     alarm = fault(20, until_s, name="alarm", alarm="memory", alarmed=["a1"])
     assert check(*regularly(), alarm).verdict is verdict
+
+
+def test_one_look_of_many_thousands_is_not_rounded_to_none(message: Messages) -> None:
+    until_s = 5 * 20_100
+    times = phases(steady=0.0, chaos=10.0, recovery=20.0, drain=until_s + 5.0, end=until_s + 10.0)
+    looks = [
+        event(5 + 5 * i, "flow_states", node="a1", connections={"blocked": int(i == 50)}, flow_queues=[])
+        for i in range(20_100)
+    ]
+    finding = HeldBack().check(history([publish(0)], (), [cluster(), queues("q1"), times, *looks]))
+    assert finding.verdict is Verdict.INVALID
+    message(finding.summary)

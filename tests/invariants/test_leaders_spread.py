@@ -7,7 +7,7 @@ import pytest
 from rabbitmq_resilience.checkers.leaders_spread import LeadersSpread
 from rabbitmq_resilience.checkers.verdict import Coverage, Finding, Verdict
 from rabbitmq_resilience.history.events import Event
-from tests.invariants.literal import cluster, event, fault, history, node_states, phases, queues
+from tests.invariants.literal import FIVE, cluster, event, fault, history, node_states, phases, queues
 from tests.messages import Messages
 
 
@@ -170,3 +170,15 @@ def test_unknown_where_the_last_look_before_the_next_fault_was_early_and_uneven(
     assert check(rebalanced(40), *looks, fault(52.5, 60, step=1, down=["c1"])).verdict is Verdict.UNKNOWN
     even = led(30, 50, "a1", "b1", "c1"), led(53, 95, "a1", "b1", "c1")
     assert check(rebalanced(40), *even, fault(52.5, 60, step=1, down=["c1"])).verdict is Verdict.VALID
+
+
+def test_nodes_that_no_queue_has_a_member_on_need_not_lead() -> None:
+    """Nine queues have their members on three of five nodes, and each of these leads three."""
+    names = [f"q{i}" for i in range(1, 10)]
+    whole = [cluster(FIVE), queues(*names, members=("a1", "a2", "b1")), phases(), node_states(FIVE)]
+    even = led(42, 95, *[("a1", "a2", "b1")[i % 3] for i in range(9)])
+    found = LeadersSpread(within_s=10).check(history((), (), [*whole, *rebalanced(39.5), *even]))
+    assert found.verdict is Verdict.VALID
+    uneven = led(42, 95, *["a1"] * 4, *["a2"] * 3, *["b1"] * 2)
+    found = LeadersSpread(within_s=10).check(history((), (), [*whole, *rebalanced(39.5), *uneven]))
+    assert found.verdict is Verdict.INVALID

@@ -225,3 +225,10 @@ def test_the_made_up_nodes_are_of_each_kind() -> None:
     for seed in range(60):
         told[obvious(*made_up(seed))] += 1
     assert min(told[verdict] for verdict in Verdict) >= 5, told
+
+
+def test_a_node_that_never_comes_back_is_reported() -> None:
+    """Whether it had to is judged by ``recovery``."""
+    finding = check([], a1=(25, 95))
+    assert finding.verdict is Verdict.VALID
+    assert finding.summary.endswith("; a1 had not come back when the record ended")

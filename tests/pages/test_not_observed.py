@@ -14,7 +14,8 @@ from rabbitmq_resilience.history.recorded_alerts import Active, RecordedAlerts, 
 from rabbitmq_resilience.report.alert_lanes import alert_lanes
 from rabbitmq_resilience.report.broker_curves import BrokerCurves, brokers
 from rabbitmq_resilience.report.timeline import POINTS_MAX, SwimLane, Timeline, timeline
-from rabbitmq_resilience.report.wording import coverage_text, number_text, percent_text
+from rabbitmq_resilience.report.wording import coverage_text, number_text
+from rabbitmq_resilience.tools.percentages import percent_text
 from tests.invariants.literal import apart, fault, node_states, told, us
 
 
