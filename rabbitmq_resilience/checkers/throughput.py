@@ -25,6 +25,7 @@ from rabbitmq_resilience.checkers.unreachable_clients import publishers_reconnec
 from rabbitmq_resilience.checkers.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
 from rabbitmq_resilience.checkers.waits import LAGGED_MAX, NOT_HELD, confirm_waits
 from rabbitmq_resilience.history.events import LoadEvent
+from rabbitmq_resilience.tools.percentages import percent_unlike
 
 #: Parts that are not larger than this count as zero, because of rounding.
 NOTHING = 1e-6
@@ -116,7 +117,7 @@ class Throughput(InvariantSpec):
         def described(window: Period) -> str:
             asked = _rate_in_words(asked_per_s(window), steady_per_s)
             return (
-                f"{ratio(window):.0%} of {asked} from {facts.at(window[0])} to "
+                f"{percent_unlike(ratio(window), self.ratio_min)} of {asked} from {facts.at(window[0])} to "
                 f"{facts.at(window[1])}, phase {facts.phase_at(window[0])}, {facts.faults_during(*window)}"
             )
 

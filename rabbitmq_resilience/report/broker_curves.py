@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from rabbitmq_resilience.history.metrics import ReadMetrics
 from rabbitmq_resilience.report.timeline import Samples, SwimLane, TimelineInterval, joined, samples
+from rabbitmq_resilience.tools.percentages import percent_text
 
 #: The alarms by the metric that shows them.
 ALARMS = {"alarm_memory": "memory", "alarm_disk": "disk"}
@@ -43,7 +44,7 @@ def brokers(read: ReadMetrics, *, origin_us: int) -> BrokerCurves:
     near = {at_s: {"watermark": lowest[at_s]} for at_s in used if at_s in lowest} if ratio >= NEAR_WATERMARK else {}
     return BrokerCurves(
         memory=samples((at_s, {**row, **near.get(at_s, {})}) for at_s, row in used.items()),
-        memory_note=f"{ratio:.0%} of the high watermark at most" if ratio else "",
+        memory_note=f"{percent_text(ratio)} of the high watermark at most" if ratio else "",
         received=samples(_rows(table, "replication_received", origin_us).items()),
         alarms=tuple(lane for metric in ALARMS for lane in _alarm_lanes(table, metric, origin_us)),
     )

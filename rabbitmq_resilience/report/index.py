@@ -14,6 +14,7 @@ from rabbitmq_resilience.history.whole_files import write_whole
 from rabbitmq_resilience.report.html import render
 from rabbitmq_resilience.report.impact import longest_outage_s
 from rabbitmq_resilience.report.wording import WORDS, duration_text, expectation_text, verdict_word
+from rabbitmq_resilience.tools.percentages import percent_text
 
 INDEX_FILE = "index.html"
 VERDICTS_SHOWN = 20
@@ -62,7 +63,7 @@ class RunRow:
     @property
     def kept(self) -> str:
         """Return ``throughput_ratio`` as text."""
-        return "" if self.throughput_ratio is None else _percent(self.throughput_ratio)
+        return "" if self.throughput_ratio is None else percent_text(self.throughput_ratio)
 
     @property
     def outage_s(self) -> float | None:
@@ -150,7 +151,7 @@ def _trends(rows: Iterable[RunRow]) -> list[ScenarioRuns]:
             title=title,
             runs=len(runs),
             words=[run.word for run in runs[-VERDICTS_SHOWN:]],
-            kept=_trend([run.throughput_ratio for run in runs], _percent),
+            kept=_trend([run.throughput_ratio for run in runs], percent_text),
             recovery=_trend([run.recovery_s for run in runs], _seconds),
             outage=_trend([run.outage_s for run in runs], _seconds),
         )
@@ -168,10 +169,6 @@ def _trend(values: Iterable[float | None], text: Callable[[float], str]) -> Spar
         for i, value in enumerate(known)
     ]
     return Sparkline(points, text(known[-1]))
-
-
-def _percent(ratio: float) -> str:
-    return f"{ratio:.0%}"
 
 
 def _seconds(value_s: float) -> str:

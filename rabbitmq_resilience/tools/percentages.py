@@ -8,3 +8,9 @@ def percent_text(ratio: float) -> str:
     if 0 < ratio < 0.005:
         return "under 1%"
     return "over 99%" if 0.995 <= ratio < 1 else f"{ratio:.0%}"
+
+
+def percent_unlike(ratio: float, bound: float) -> str:
+    """Return a part in percent, with more digits if it would look like a bound that it does not equal."""
+    text = percent_text(ratio)
+    return f"{100 * ratio:.4g}%" if ratio != bound and text == percent_text(bound) else text

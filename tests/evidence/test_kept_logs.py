@@ -10,7 +10,7 @@ import pytest
 
 from rabbitmq_resilience.extensions.incidents.fault_file_command import evidence_of
 from rabbitmq_resilience.extensions.incidents.log_times import seconds
-from rabbitmq_resilience.extensions.incidents.occurrences import Evidence, Occurrence
+from rabbitmq_resilience.extensions.incidents.occurrences import Evidence, EvidenceError, Occurrence
 from tests.evidence.test_command import LOGS, PLAYED, TICK_S, assert_played, made_of
 
 CUT = LOGS / "3.10.8-zone-cut-off"
@@ -129,3 +129,10 @@ def test_compact_times_are_days_and_times_of_day() -> None:
     assert seconds("20260131121000") - seconds("202601311200") == 600
     assert seconds("20260131120000") == seconds("2026-01-31T12:00:00Z")
     assert seconds("1769860800000") == 1769860800
+
+
+@pytest.mark.parametrize("named", ["logs.tar.gz", "."])
+def test_an_archive_of_several_files_is_refused(named: str, tmp_path: Path) -> None:
+    (tmp_path / "logs.tar.gz").write_bytes(gzip.compress(b"several files"))
+    with pytest.raises(EvidenceError, match=r"logs\.tar\.gz is an archive of several files: unpack it, and name"):
+        evidence_of([tmp_path / named], net_ticktime_s=TICK_S)

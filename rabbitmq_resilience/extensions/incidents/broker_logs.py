@@ -122,6 +122,8 @@ def read_logs(paths: Iterable[Path]) -> tuple[NodeLog, ...]:
     for path in paths:
         if not path.is_dir() and not path.stat().st_size:
             raise EvidenceError(f"{path} is empty (0 bytes): leave it out, or name another log")
+        if archive := next((file for file in ([path] if path.is_file() else _files(path)) if _is_archive(file)), None):
+            raise EvidenceError(f"{archive} is an archive of several files: unpack it, and name its folder")
         if path.is_dir() and not any(_files(path)):
             raise EvidenceError(f"{path} has no logs: its files end in .log, .gz, .xz, .bz2, .txt, .json or a number")
     files = sorted({file.resolve() for path in paths for file in (_files(path) if path.is_dir() else [path])})
@@ -151,6 +153,10 @@ def _files(folder: Path) -> Iterator[Path]:
         for path in folder.rglob("*")
         if path.is_file() and re.search(rf"\.(log|gz|xz|bz2|txt|json|\d+)$|\.log{_DATED}$", path.name)
     )
+
+
+def _is_archive(file: Path) -> bool:
+    return bool(re.search(r"\.(?:tar(?:\.\w+)?|tgz|txz|zip)$", file.name))
 
 
 def _read(file: Path) -> list[NodeLog]:
