@@ -136,3 +136,17 @@ def test_an_archive_of_several_files_is_refused(named: str, tmp_path: Path) -> N
     (tmp_path / "logs.tar.gz").write_bytes(gzip.compress(b"several files"))
     with pytest.raises(EvidenceError, match=r"logs\.tar\.gz is an archive of several files: unpack it, and name"):
         evidence_of([tmp_path / named], net_ticktime_s=TICK_S)
+
+
+def test_links_that_are_back_at_different_times_may_have_been_several_cuts(tmp_path: Path) -> None:
+    back_s = {frozenset(NODES[:2]): 400, frozenset(NODES[::2]): 100, frozenset(NODES[1:]): 400}
+    for node in NODES:
+        entries = []
+        for pair, at_s in back_s.items():
+            for peer in pair - {node} if node in pair else ():
+                entries += [(60, f"rabbit on node {peer} down"), (60, f"node {peer} down: net_tick_timeout")]
+                entries += [(at_s, f"node {peer} up")]
+        (tmp_path / f"{node}.log").write_text(booted(0, node) + lines(*sorted(entries, key=lambda entry: entry[0])))
+    (cut,) = evidence_of([tmp_path], net_ticktime_s=TICK_S).occurrences
+    assert cut.fault == "partition"
+    assert "its last link was back 300 s after its first: there may have been several cuts" in cut.notes

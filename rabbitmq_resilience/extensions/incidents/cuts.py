@@ -15,6 +15,8 @@ from rabbitmq_resilience.extensions.incidents.occurrences import Occurrence
 AT_ONCE_S = 1.5
 #: How long a link is back before its nodes notice: they look for lost peers once a second (median of own runs).
 FOUND_AGAIN_S = 0.3
+#: Links that are back further apart may not have been cut by one cut alone.
+BACK_TOGETHER_S = 10.0
 #: A node's own end explains outages that begin within this time of it.
 EXPLAINED_WITHIN_S = 3.0
 
@@ -45,8 +47,19 @@ class _Cut:
     @property
     def end(self) -> float | None:
         """Return when the first link was back; None if none came back."""
-        ends = [outage.end for outage in self.outages if outage.end is not None]
-        return min(ends) - FOUND_AGAIN_S if ends else None
+        return min(self._ends) - FOUND_AGAIN_S if self._ends else None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return a note if its links were back at different times, or some of them never."""
+        if not self._ends or max(self._ends) - min(self._ends) <= BACK_TOGETHER_S:
+            return ()
+        later_s = max(self._ends) - min(self._ends)
+        return (f"its last link was back {later_s:.0f} s after its first: there may have been several cuts",)
+
+    @property
+    def _ends(self) -> list[float]:
+        return [outage.end for outage in self.outages if outage.end is not None]
 
 
 def cuts(
@@ -110,10 +123,11 @@ def _occurrences(cut: _Cut, writers: Mapping[str, NodeLog], nodes: Collection[st
     sides = _sides(cut.pairs, writers, nodes)
     if len(sides) == 1:
         for pair_of_sides in _partial(cut.pairs):
-            yield _parted(cut, pair_of_sides, ())
+            yield _parted(cut, pair_of_sides, cut.notes)
         return
     silent = sorted(set().union(*sides) - set(writers))
-    notes = (f"no log of {', '.join(silent)}: which side they were on is a guess",) if silent else ()
+    notes = cut.notes
+    notes += (f"no log of {', '.join(silent)}: which side they were on is a guess",) if silent else ()
     yield _parted(cut, sides, notes)
 
 
