@@ -95,7 +95,7 @@ class Order(InvariantSpec):
             counts[queue] += reading.count
         coverage = Coverage(sum(counts[queue] for queue in judged), counts.total(), "deliveries")
         if read and not judged:
-            text = f"more than one consumer at a time read from {shared}"
+            text = f"consumers read from {shared} at the same time, or by turns"
             return Finding(Verdict.UNKNOWN, text, numbers, coverage=coverage)
         backwards = {queue for queue in turns if any(reading.backwards for reading in by_queue[queue].values())}
         forwards = turns.keys() - backwards
@@ -113,7 +113,7 @@ class Order(InvariantSpec):
         if len(found) > len(violations):
             summary += f", and {len(found) - len(violations)} more that were taken on two sides of a split"
         if shared:
-            summary += f"; not judged, as more than one consumer at a time read from it: {shared}"
+            summary += f"; not judged, as consumers read from it at the same time, or by turns: {shared}"
         examples = tuple(_line(facts, violation) for violation in violations[:EXAMPLES_MAX])
         unseen = nothing_after(history, ledger, judged) if read and not violations else ""
         if unseen:
