@@ -37,7 +37,7 @@ FAMILIES = {
     "blips, flapping and lossy links": r"flaps|too short|^All links|Packets are lost|Confirms stop",
     "cuts": r"cut|bridge|even split|disconnected|not heard|are parted|^Autoheal",
     "declarations, timeouts, counts": r"queues are declared|were declared while|^Each consumer|^A queue counts",
-    "brokers that die or freeze": r"\bdies?\b|died|freezes|frozen|restarts$|dead leader|ends its stop",
+    "brokers that die or freeze": r"\bdies?\b|died|freezes|frozen|restarts$|dead leader|ends its stop|is killed",
     "settings and kinds of messages": r"own configuration|several kinds|to Khepri",
 }
 OTHER, ALL = "other", "all"
