@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 
+from rabbitmq_resilience.checkers.mirror_losses import WITH_A_MIRROR_UP
 from rabbitmq_resilience.checkers.pauses import NET_SETUPTIME_S
 from rabbitmq_resilience.checkers.power_losses import WITHOUT_POWER_CUT
 from rabbitmq_resilience.checkers.stalls import REFUSED_MIN
@@ -194,6 +195,12 @@ def loses_with_power(findings: Mapping[str, Finding]) -> bool:
     return _has_none(findings.get("no_loss"), WITHOUT_POWER_CUT, "unexpected", "duplicates_forbidden")
 
 
+def all_mirrors_were_away(findings: Mapping[str, Finding]) -> bool:
+    """Return whether all nodes with a copy were away after each lost message was sent, and nothing else is wrong with
+    what arrived."""
+    return _has_none(findings.get("no_loss"), WITH_A_MIRROR_UP, "unexpected", "duplicates_forbidden")
+
+
 def forgets_with_power(findings: Mapping[str, Finding]) -> bool:
     """Return whether a power cut of all nodes explains each declaration that is gone, and nothing else is wrong."""
     return _has_none(findings.get("metadata"), WITHOUT_POWER_CUT, "created_in_a_minority")
@@ -208,6 +215,7 @@ FINDINGS_TRACES: Mapping[str, FindingsTrace] = {
     "refuses_messages": refuses_messages,
     "loses_with_power": loses_with_power,
     "forgets_with_power": forgets_with_power,
+    "all_mirrors_were_away": all_mirrors_were_away,
 }
 
 TRACES: Mapping[str, Trace] = {
