@@ -60,6 +60,16 @@ def test_a_file_of_each_nodes_folder_is_found_by_the_folder(tmp_path: Path) -> N
     assert kill.end - kill.begin == pytest.approx(28, abs=5)
 
 
+def test_a_link_to_a_log_keeps_its_name(tmp_path: Path) -> None:
+    """As the files of a container runtime are linked: the name of the link has the node."""
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "linked").mkdir()
+    for number, (name, log) in enumerate(zip(NODES, (of_peer(), of_killed(), of_peer()), strict=True)):
+        (tmp_path / "kept" / f"{number}.log").write_text(log)
+        (tmp_path / "linked" / f"{name}.log").symlink_to(tmp_path / "kept" / f"{number}.log")
+    assert evidence_of([tmp_path / "linked"], net_ticktime_s=TICK_S).nodes == NODES
+
+
 def test_what_is_there_twice_counts_once(tmp_path: Path) -> None:
     """A file and its folder, and the console of a node next to its log."""
     for name, log in zip(NODES, (of_peer, of_killed, of_peer), strict=True):

@@ -126,8 +126,9 @@ def read_logs(paths: Iterable[Path]) -> tuple[NodeLog, ...]:
             raise EvidenceError(f"{archive} is an archive of several files: unpack it, and name its folder")
         if path.is_dir() and not any(_files(path)):
             raise EvidenceError(f"{path} has no logs: its files end in .log, .gz, .xz, .bz2, .txt, .json or a number")
-    files = sorted({file.resolve() for path in paths for file in (_files(path) if path.is_dir() else [path])})
-    stems = {stem: {file.parent for file in files if _stem(file) == stem} for stem in map(_stem, files)}
+    named = (file for path in paths for file in (_files(path) if path.is_dir() else [path]))
+    files = sorted({file.resolve(): file for file in named}.values())
+    folders = {stem: {file.parent for file in files if _stem(file) == stem} for stem in map(_stem, files)}
     read = [(file, log) for file in files for log in _read(file)]
     names = {sighting.about for _, log in read for sighting in log.sightings if sighting.about}
     names |= {name for _, log in read for name in log.named}
@@ -135,9 +136,8 @@ def read_logs(paths: Iterable[Path]) -> tuple[NodeLog, ...]:
     for file, log in read:
         if not log.times:
             continue
-        node = (
-            log.node if "@" in log.node else _node_of(file, names, pod=log.node, by_folder=len(stems[_stem(file)]) > 1)
-        )
+        by_folder = len(folders[_stem(file)]) > 1
+        node = log.node if "@" in log.node else _node_of(file, names, pod=log.node, by_folder=by_folder)
         joined = by_node.setdefault(node, NodeLog(node))
         joined.sightings += [replace(sighting, by=node) for sighting in log.sightings]
         joined.named |= log.named
