@@ -24,19 +24,33 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
 
 #: Words for an end, looked for before the words for a beginning. The latter have the name of the fault.
 _ENDS = (
-    r"heal|recover|reconnect|resum|\bstarted|boot(?:ed|s)?\b|\bup\b|\bback\b|clear|restored|rejoin|resolved|\bended?\b"
+    r"heal|recover|reconnect|resum|\bstarted|\bboot(?:ed|s)?\b|\bup\b|\bback\b|clear|restored|rejoin|resolved|"
+    r"\bended?\b"
 )
+#: What takes the meaning from a word for an end, if it comes before it.
+_NOT_YET = re.compile(rf"\b(?:not|never|cannot|fail(?:ed|s)? to|unable to)\b.*(?:{_ENDS})|n't\b.*(?:{_ENDS})")
+#: Faults that start themselves: with these, that word is no end.
+_STARTED = re.compile(r"(?:partition|latency|alarm|outage|incident)\w* (?:has |was )?(?:started|began|begins)")
+#: What follows these words happened at the same time, and is not what the row is about.
+_ASIDE = re.compile(r"\b(?:while|during)\b.*")
 _BEGINS: tuple[tuple[str, str], ...] = (
+    ("kill", r"\boom|out of memory|sigkill|kill -(?:9|kill)"),
+    ("pause", r"sigstop|kill -stop|fr[eo]ez|frozen|stopped (?:answer|respond)"),
     ("alarm memory", r"memory"),
     ("alarm disk", r"disk (?:alarm|full|space)|out of disk|alarm.*disk"),
-    ("lose_disk", r"(?:lost|lose|wiped|replaced).*(?:disk|data)|(?:disk|data).*(?:lost|wiped|replaced)"),
+    (
+        "lose_disk",
+        r"(?:lost|lose|wiped|replaced).*(?:disk|data(?! ?cent))|(?:disk|data(?! ?cent)\w*).*(?:lost|wiped|replaced)",
+    ),
     ("partition", r"partition|cut ?off|isolat|unreachable|split|network (?:lost|down|fail|out)"),
     ("disconnect", r"disconnect|connections? (?:reset|refused)|link reset"),
     ("latency", r"latency|slow|delay"),
     ("stop", r"\bstop|shut ?down|restart|upgrade|maintenance|drain"),
     ("pause", r"pause|fr[eo]ez|frozen|hung|suspend|stall"),
-    ("kill", r"kill|crash|died|\bdown\b|oom|power|lost|reboot|gone"),
+    ("kill", r"kill|crash|died|\bdown\b|power|(?<!message )(?<!messages )(?<!quorum )\blost\b|reboot|gone"),
 )
+#: Faults between nodes.
+_BETWEEN = frozenset({"partition", "disconnect", "latency"})
 _TO_FILL_IN: Mapping[str, Mapping[str, object]] = {
     "latency": {"latency_ms": "FILL IN: how many milliseconds slower the links were"},
 }
@@ -49,6 +63,8 @@ class _Row:
     place: frozenset[str]
     event: str
     end: float | None
+    #: The ends of a link, if the column says that it is about what is between them.
+    between: tuple[frozenset[str], ...] = ()
 
 
 def evidence_of(path: Path) -> Evidence:
@@ -61,10 +77,12 @@ def evidence_of(path: Path) -> Evidence:
     found: list[Occurrence] = []
     strange: list[str] = []
     for row in sorted(rows, key=lambda row: row.at):
-        fault = next((name for name, words in _BEGINS if re.search(words, row.event)), None)
-        if re.search(_ENDS, row.event) and not row.end and (ended := _ended(found, row, fault)) is not None:
+        event = _NOT_YET.sub("", _ASIDE.sub("", row.event) or row.event)
+        fault = next((name for name, words in _BEGINS if re.search(words, event)), None)
+        ends = bool(re.search(_ENDS, event)) and not row.end and not _STARTED.search(event)
+        if ends and (ended := _ended(found, row, fault)) is not None:
             found[ended] = replace(found[ended], end=row.at)
-        elif fault is None or (re.search(_ENDS, row.event) and not row.end and "restart" not in row.event):
+        elif fault is None or (ends and "restart" not in event):
             strange.append(f"row {row.number} was not understood and is not in the schedule: {row.event}")
         else:
             found.append(_happening(fault, row))
@@ -80,7 +98,8 @@ def evidence_of(path: Path) -> Evidence:
 def _happening(fault: str, row: _Row) -> Occurrence:
     fault, _, resource = fault.partition(" ")
     fields = {**_TO_FILL_IN.get(fault, {}), **({"resource": resource} if resource else {})}
-    return Occurrence(fault, (row.place,), row.at, row.end, fields)
+    between = row.between if fault in _BETWEEN else ()
+    return Occurrence(fault, between or (row.place,), row.at, row.end, fields)
 
 
 def _ended(found: Sequence[Occurrence], row: _Row, fault: str | None) -> int | None:
@@ -129,7 +148,8 @@ def _row(path: Path, number: int, raw: Mapping[str, object]) -> _Row:
     if end is not None and end <= at:
         raise EvidenceError(f"{path}, row {number}: it ends before it begins")
     nodes = frozenset(name.removeprefix("zone:") for name in re.split(r"[\s,;|]+", place) if name)
-    return _Row(number, at, nodes, event.lower(), end)
+    is_link = bool(raw.get("between")) and len(nodes) > 1
+    return _Row(number, at, nodes, event.lower(), end, tuple(frozenset({n}) for n in sorted(nodes)) if is_link else ())
 
 
 def _duration_s(path: Path, number: int, text: str) -> float:
