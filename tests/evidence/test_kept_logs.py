@@ -160,3 +160,10 @@ def test_links_that_are_back_at_different_times_may_have_been_several_cuts(tmp_p
     (cut,) = evidence_of([tmp_path], net_ticktime_s=TICK_S).occurrences
     assert cut.fault == "partition"
     assert "its last link was back 300 s after its first: there may have been several cuts" in cut.notes
+
+
+def test_colours_of_a_console_are_left_out(tmp_path: Path) -> None:
+    for log in CUT.iterdir():
+        coloured = "".join(f"\x1b[38;5;246m{line}\x1b[0m\n" for line in log.read_text().splitlines())
+        (tmp_path / log.name).write_text(coloured)
+    assert_played(made_of(tmp_path), PLAYED["3.10.8-zone-cut-off"])

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rabbitmq_resilience.extensions.incidents.fault_file_command import evidence_of
-from rabbitmq_resilience.extensions.incidents.occurrences import Evidence
+from rabbitmq_resilience.extensions.incidents.occurrences import Evidence, Occurrence, combined
 
 
 def written(tmp_path: Path, *rows: str, columns: str = "time,node,event") -> Evidence:
@@ -71,3 +71,31 @@ def test_a_cut_between_two_nodes_has_two_sides(tmp_path: Path) -> None:
     assert cut.sides == (frozenset({"h1"}), frozenset({"h2"}))
     (cut,) = written(tmp_path, "h1 h2,partition").occurrences
     assert cut.sides == (frozenset({"h1", "h2"}),)
+
+
+def happened(fault: str, begin: float, end: float | None, *sides: str, **fields: object) -> Evidence:
+    parts = tuple(frozenset(side.split()) for side in sides)
+    nodes = tuple(sorted(frozenset().union(*parts)))
+    return Evidence(("a source",), nodes, (Occurrence(fault, parts, begin, end, fields),))
+
+
+@pytest.mark.parametrize(
+    ("logs", "timeline", "kept"),
+    [
+        (happened("kill", 10, 38, "b"), happened("kill", 0, None, "b"), 1),
+        (happened("kill", 0, None, "b"), happened("kill", 5, 1200, "b"), 1),
+        (happened("kill", 0, None, "b"), happened("kill", 500, 1200, "b"), 2),
+        (happened("kill", 10, 38, "b"), happened("kill", 12, 20, "c"), 2),
+        (happened("alarm", 0, 60, "a", resource="memory"), happened("alarm", 10, 30, "a", resource="disk"), 2),
+        (happened("partition", 0, 600, "c", "a b"), happened("partition", 300, 320, "b"), 2),
+        (happened("partition", 0, 600, "c", "a b"), happened("partition", 300, 320, "c"), 1),
+    ],
+)
+def test_what_logs_and_a_timeline_both_have_counts_once(logs: Evidence, timeline: Evidence, kept: int) -> None:
+    assert len(combined([logs, timeline]).occurrences) == kept
+
+
+def test_only_times_of_logs_are_computed(tmp_path: Path) -> None:
+    """Also if the name of a timeline has the word log."""
+    (tmp_path / "incident-log.csv").write_text("time,node,event,duration\n2026-01-31T12:00:00Z,h1,partition,40s")
+    assert evidence_of([tmp_path / "incident-log.csv"]).occurrences[0].notes == ()

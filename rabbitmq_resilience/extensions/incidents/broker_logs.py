@@ -76,6 +76,8 @@ _WRAPPED = re.compile(
 _MEMBER = re.compile(r"\{'?[^\s{},]+,\s*'?([\w.-]+@[\w.-]+)'?\}")
 #: What logrotate may add to the name of a file: its day, and a number.
 _DATED = r"-\d{8}(?:[-.]\d+)?"
+#: The codes by which a console shows colours.
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")
 _OPENERS: Mapping[str, Callable[..., IO[Any]]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 _LINE = re.compile(
     r"(?P<time>\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?) \[\w+\] "
@@ -166,7 +168,8 @@ def _read(file: Path) -> list[NodeLog]:
         with _OPENERS.get(file.suffix, open)(file, "rt", errors="replace") as lines:
             for pod, its in groupby(lines, key=_pod_of):
                 log = by_pod.setdefault(pod, NodeLog(""))
-                for at, text, pid in _lines(_WRAPPED.sub("", line, count=1) for line in its):
+                plain = (_WRAPPED.sub("", _COLOUR.sub("", line), count=1) for line in its)
+                for at, text, pid in _lines(plain):
                     log.times.append(at)
                     log.named.update(_MEMBER.findall(text))
                     if _ANY.search(text) and (sighting := _sighting(at, text, pid)):

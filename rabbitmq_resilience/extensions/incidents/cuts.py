@@ -127,7 +127,9 @@ def _occurrences(cut: _Cut, writers: Mapping[str, NodeLog], nodes: Collection[st
         return
     silent = sorted(set().union(*sides) - set(writers))
     notes = cut.notes
-    notes += (f"no log of {', '.join(silent)}: which side they were on is a guess",) if silent else ()
+    if silent:
+        frozen = ", and a frozen node looks the same" if cut.is_unheard else ""
+        notes += (f"no log of {', '.join(silent)}: which side they were on is a guess{frozen}",)
     yield _parted(cut, sides, notes)
 
 

@@ -20,7 +20,6 @@ from rabbitmq_resilience.tools.locations import OPTION
 HANDLES_NO_PARTITION = Version("4.3")
 _WIDTH = 118
 _PARTED = ("partition", "disconnect")
-_PROCESSES = ("kill", "stop", "lose_disk")
 _OPEN_END = f"{FILL_IN}: for how many seconds; the evidence does not show when it ended"
 
 
@@ -83,7 +82,6 @@ def _setting(evidence: Evidence, placed: NodeNames) -> Iterator[str]:
 
 
 def _schedule(evidence: Evidence, placed: NodeNames, zero: float) -> Iterator[str]:
-    assumed_s = evidence.net_ticktime_s or PRODUCTION_NET_TICKTIME_S
     for at, sentence in evidence.seen:
         yield from _comment(f"seen at {at - zero:.1f} s: {sentence}")
     if not evidence.occurrences:
@@ -93,15 +91,6 @@ def _schedule(evidence: Evidence, placed: NodeNames, zero: float) -> Iterator[st
     for occurrence in evidence.occurrences:
         for note in occurrence.notes:
             yield from _comment(note, indent="  ")
-        if (
-            occurrence.fault == "partition"
-            and not occurrence.fields.get("one_way")
-            and any("log" in s for s in evidence.sources)
-        ):
-            within = f"{assumed_s:g} to {1.25 * assumed_s:g} s"
-            yield f"  # it began {within} before brokers noticed: that is how long they take"
-        if occurrence.fault in _PROCESSES and occurrence.end is not None and any("log" in s for s in evidence.sources):
-            yield "  # the start of its process is computed from when it was seen, which is later on a busy machine"
         at_s = round(occurrence.begin - zero, 1)
         for_s = _OPEN_END if occurrence.end is None else max(0.1, round(occurrence.end - occurrence.begin, 1))
         for fields in _targets(occurrence, placed):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -13,10 +14,13 @@ from rabbitmq_resilience.extensions.incidents.cuts import cuts
 from rabbitmq_resilience.extensions.incidents.lives import lives
 from rabbitmq_resilience.extensions.incidents.logged_outages import outages
 from rabbitmq_resilience.extensions.incidents.occurrences import Evidence, EvidenceError, Occurrence
+from rabbitmq_resilience.model.durations import TICKS_MAX
 from rabbitmq_resilience.model.topology import PRODUCTION_NET_TICKTIME_S
 
 #: Every node logs alarms and the like; lines this close to each other are about the same one.
 SAME_MOMENT_S = 2.0
+#: Faults after which a process starts again.
+PROCESSES = ("kill", "stop", "lose_disk")
 #: A comment of rabbitmq.conf or of an Erlang file.
 _COMMENT = re.compile(r"^\s*[#%].*$|\s%.*$", re.MULTILINE)
 _TICKTIME = re.compile(r"net_ticktime\s*[,= ]\s*(\d+)")
@@ -49,7 +53,7 @@ def evidence_of(paths: Sequence[Path], *, net_ticktime_s: float | None = None) -
     return Evidence(
         sources=tuple(f"the log of {log.node}" for log in logs),
         nodes=tuple(nodes),
-        occurrences=tuple(sorted(found, key=lambda occurrence: occurrence.begin)),
+        occurrences=tuple(_noted(one, assumed_s) for one in sorted(found, key=lambda occurrence: occurrence.begin)),
         versions=tuple(sorted({s.detail for s in sightings if s.what == "boot"})),
         queue_types=tuple(what for what in ("quorum", "mirrored") if any(s.what == what for s in sightings)),
         partition_handling=_handling(sightings),
@@ -57,6 +61,17 @@ def evidence_of(paths: Sequence[Path], *, net_ticktime_s: float | None = None) -
         seen=tuple(_seen(sightings)),
         notes=tuple(_notes(sightings, nodes, logs)),
     )
+
+
+def _noted(occurrence: Occurrence, net_ticktime_s: float) -> Occurrence:
+    """Return an occurrence with notes on the times that are computed, and not in the logs."""
+    notes = list(occurrence.notes)
+    if occurrence.fault == "partition" and not occurrence.fields.get("one_way"):
+        within = f"{net_ticktime_s:g} to {TICKS_MAX * net_ticktime_s:g} s"
+        notes.append(f"it began {within} before brokers noticed: that is how long they take")
+    if occurrence.fault in PROCESSES and occurrence.end is not None:
+        notes.append("the start of its process is computed from when it was seen, which is later on a busy machine")
+    return replace(occurrence, notes=tuple(notes))
 
 
 def named_by(logs: Sequence[NodeLog]) -> set[str]:

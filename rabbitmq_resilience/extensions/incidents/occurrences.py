@@ -57,8 +57,8 @@ class Evidence:
 def combined(parts: Sequence[Evidence]) -> Evidence:
     """Return all parts as one; earlier parts take precedence over later ones.
 
-    An occurrence that overlaps one of an earlier part, of the same fault and on one of the same nodes, counts as the
-    same and is left out.
+    An occurrence that overlaps one of an earlier part, of the same fault and resource and on one of the same nodes,
+    counts as the same and is left out. If nodes were separated, those of the smaller side count.
     """
     occurrences: list[Occurrence] = []
     for part in parts:
@@ -77,9 +77,21 @@ def combined(parts: Sequence[Evidence]) -> Evidence:
     )
 
 
+#: People write times to the minute: what has no end in one part may begin that much later in another.
+MINUTE_S = 60.0
+
+
 def _same(one: Occurrence, other: Occurrence) -> bool:
-    together = one.begin <= (other.end or other.begin) and other.begin <= (one.end or one.begin)
-    return one.fault == other.fault and together and bool(one.nodes & other.nodes)
+    ends = [each.begin + MINUTE_S if each.end is None else each.end for each in (one, other)]
+    together = one.begin <= ends[1] and other.begin <= ends[0]
+    alike = one.fault == other.fault and one.fields.get("resource") == other.fields.get("resource")
+    return alike and together and bool(_smaller_side(one) & _smaller_side(other))
+
+
+def _smaller_side(occurrence: Occurrence) -> frozenset[str]:
+    """Return the nodes of the smallest side; of all sides that are as small."""
+    least = min(map(len, occurrence.sides), default=0)
+    return frozenset().union(*(side for side in occurrence.sides if len(side) == least))
 
 
 def _each(groups: Iterable[Sequence[str]]) -> tuple[str, ...]:
