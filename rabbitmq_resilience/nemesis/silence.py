@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from rabbitmq_resilience.model.links import Link
 from rabbitmq_resilience.nemesis.fault import FaultContext, Proof
 from rabbitmq_resilience.sut.network.probes import ProbeRound
-from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
+from rabbitmq_resilience.tools.waiting import WaitTimeout, let_pass, wait_until
 
 #: How soon a probe that was held back must arrive once its link is restored; a broker may be busy then.
 ANSWERED_WITHIN_S = 5.0
@@ -64,13 +64,13 @@ class Silence:
         links = self.context.cluster.links
         served = links.server_answers()
         slowed_s = max((s for s in map(self._slowed_s, self._round.over) if s <= SLOWED_S_MAX), default=0.0)
-        _wait(slowed_s)
+        let_pass(slowed_s)
         self._round.ask()
         with suppress(WaitTimeout):
             wait_until(self._all_answered, timeout_s=ASKED_WITHIN_S, poll_s=_POLL_S, what="brokers")
         self._asked_s = time.monotonic()
         self._served = served and links.server_answers()
-        _wait(slowed_s + CROSSING_S)
+        let_pass(slowed_s + CROSSING_S)
         self._ended_s = time.monotonic()
         self._shared = frozenset(link for link in self._round.over if self._silenced(link))
         self._late = frozenset(link for link in self._round.over if self._slowed_s(link) > slowed_s)
@@ -136,11 +136,6 @@ class Silence:
         """Return a complaint about brokers whose links may have been silent only because the brokers were."""
         nodes = sorted({link.answering for link in links if not self._is_answered(link, self._asked_s)})
         return [f"{', '.join(nodes)} did not answer past the proxies either"] if nodes else []
-
-
-def _wait(for_s: float) -> None:
-    with suppress(WaitTimeout):
-        wait_until(lambda: False, timeout_s=for_s, poll_s=_POLL_S, what="what was passed on just now")
 
 
 def unproxied(context: FaultContext, links: Collection[Link]) -> Proof | None:

@@ -11,7 +11,7 @@ from rabbitmq_resilience.model.links import Link
 from rabbitmq_resilience.nemesis.fault import FaultContext, Proof
 from rabbitmq_resilience.nemesis.silence import count, named
 from rabbitmq_resilience.sut.network.probes import ProbeRound
-from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
+from rabbitmq_resilience.tools.waiting import WaitTimeout, let_pass, wait_until
 
 #: How long a link must be silent while its broker answers on another connection.
 SILENT_S = 1.0
@@ -63,12 +63,12 @@ class Watch:
         asked = [link for link in self._left if link not in hidden]
         with ProbeRound(context.cluster.links, asked) as probes:
             probes.send()
-            _wait(SILENT_S)
+            let_pass(SILENT_S)
             served = context.cluster.links.server_answers()  # it got the probes earlier, and has passed them on by now
-            _wait(self._slowed_s(asked, began_s))
+            let_pass(self._slowed_s(asked, began_s))
             idle = self._idle([link for link in asked if link not in probes.away], ends_s)
             served = served and context.cluster.links.server_answers()  # also on the way back of the brokers' answers
-            _wait(_CROSSING_S + self._slowed_s(asked, began_s))  # what was passed on only now comes back by then
+            let_pass(_CROSSING_S + self._slowed_s(asked, began_s))  # what was passed on only now comes back by then
             return hidden | {
                 link: self._judged(link, probes, began_s, answers=served and link.answering in idle) for link in asked
             }
@@ -106,8 +106,3 @@ class Watch:
     def _hidden(self, link: Link, since_s: float) -> str:
         others = self.context.silencing(link, since_s=since_s)
         return f"step {others[0]} kept it silent too" if others else ""
-
-
-def _wait(for_s: float) -> None:
-    with suppress(WaitTimeout):
-        wait_until(lambda: False, timeout_s=for_s, poll_s=_POLL_S, what="answers")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 Seen = TypeVar("Seen")
@@ -53,6 +53,12 @@ def wait_until(
         if left_s <= 0:
             raise WaitTimeout(what, timeout_s, seen)
         time.sleep(min(poll_s, left_s))
+
+
+def let_pass(for_s: float) -> None:
+    """Wait for a fixed time, whose end no state shows; errors of the check of ``interrupted_by`` pass through."""
+    with suppress(WaitTimeout):
+        wait_until(lambda: False, timeout_s=for_s, poll_s=0.02, what="a fixed time")
 
 
 @contextmanager

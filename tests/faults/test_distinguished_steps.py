@@ -138,6 +138,7 @@ class World:
             for module in (watch, silence):
                 stack.enter_context(patch.object(module, "time", clock))
                 stack.enter_context(patch.object(module, "wait_until", self.wait_until))
+                stack.enter_context(patch.object(module, "let_pass", self.sleep))
                 stack.enter_context(patch.object(module, "ProbeRound", partial(Round, self)))
             yield
 
