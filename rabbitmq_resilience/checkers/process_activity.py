@@ -83,7 +83,9 @@ def activities(history: History, connections: Sequence[ConnectionLife], deadline
             unclear = "got nothing to answer" if idle else "it had published seldom (make phases.settled_s longer)"
             again_us = publishing.first_us(deadline.up_us)
             back_us = publishing.first_us(_last_loss_us(mine, deadline.healed_us, again_us))
-            next_us = publishing.after_us if asked is None else partial(_answered_us, publishing, asked, mine, deadline)
+            next_us = publishing.after_us
+            if asked is not None:
+                next_us = partial(_answered_us, publishing=publishing, asked=asked, mine=mine, deadline=deadline)
             gap = _gap(mine, again_us, next_us, deadline)
             yield Activity(process, "publish", again_us, back_us, gap, unclear if idle or seldom else "")
         if consuming is not None and consuming.steady_us:
@@ -127,13 +129,14 @@ def _gap(
     return None
 
 
-def _answered_us(  # noqa: PLR0917 - the last two are the moments
+def _answered_us(
+    lost_us: float,
+    before_us: float,
+    *,
     publishing: _Moments,
     asked: _Moments,
     mine: Sequence[ConnectionLife],
     deadline: Deadline,
-    lost_us: float,
-    before_us: float,
 ) -> float | None:
     """Return when a process that answers was back, after one moment and before another: when it first published, or
     had a consumer and nothing to answer, or no time for it."""

@@ -15,8 +15,8 @@ from rabbitmq_resilience.checkers.message_ledger import ledger_of
 from rabbitmq_resilience.checkers.outages import OUTAGE_S_MIN, Outages, as_if_tried, outages, untried_periods
 from rabbitmq_resilience.checkers.times import Period, Times, left
 from rabbitmq_resilience.checkers.traffic import Flow, Traffic
-from rabbitmq_resilience.checkers.units import most_of
 from rabbitmq_resilience.checkers.verdict import EXAMPLES_MAX, Coverage, Finding, History, InvariantSpec, Verdict
+from rabbitmq_resilience.tools.percentages import most_of
 
 
 class Uptime(InvariantSpec):
