@@ -51,7 +51,7 @@ listen(Port) ->
 
 answer_loop(Listener) ->
     {ok, Socket} = gen_tcp:accept(Listener),
-    catch answer(Socket),
+    try answer(Socket) catch _:_ -> ok end,
     gen_tcp:close(Socket),
     ?MODULE:answer_loop(Listener).
 
@@ -69,7 +69,7 @@ answer(Socket) ->
 traffic_loop(File, Earlier) ->
     timer:sleep(?TRAFFIC_INTERVAL_MS),
     Links = [{Peer, Port, octets(Port, send_oct)} || {Peer, Port} <- erlang:system_info(dist_ctrl), is_port(Port)],
-    catch write_traffic(File, Links, lists:last(Earlier)),
+    try write_traffic(File, Links, lists:last(Earlier)) catch _:_ -> ok end,
     Now = [{Port, Sent} || {_, Port, Sent} <- Links],
     ?MODULE:traffic_loop(File, [Now | lists:droplast(Earlier)]).
 

@@ -25,7 +25,7 @@ main([Port, Count, AtOnce, WaitMs, Counts | Hosts]) ->
 knock(Address, Port, Ms, Counts) ->
     Begun = erlang:monotonic_time(microsecond),
     Family = case tuple_size(Address) of 8 -> [inet6]; 4 -> [] end,
-    case catch gen_tcp:connect(Address, Port, Family, Ms) of
+    try gen_tcp:connect(Address, Port, Family, Ms) of
         {error, econnrefused} ->
             erlang:monotonic_time(microsecond) - Begun;
         {ok, Socket} when Counts =:= "any" ->
@@ -33,4 +33,6 @@ knock(Address, Port, Ms, Counts) ->
             gen_tcp:close(Socket),
             Us;
         _ -> lost % a busy Erlang VM sometimes takes a refusal for a connection
+    catch
+        _:_ -> lost
     end.
