@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 
@@ -63,3 +63,29 @@ class Link(NamedTuple):
 def balancers_of(links: Iterable[Link]) -> frozenset[str]:
     """Return the balancers at the ends of links."""
     return frozenset(end for link in links for end in link if is_balancer(end))
+
+
+def largest_group(names: Collection[str], parted: Collection[frozenset[str]]) -> frozenset[str]:
+    """Return the largest group of nodes whose members all reach each other; of several, the first by name.
+
+    ``parted``: the pairs of nodes that do not reach each other in at least one direction.
+    """
+    apart = {node: {peer for pair in parted if node in pair for peer in pair - {node}} for node in names}
+
+    def grown(left: frozenset[str]) -> frozenset[str]:
+        node = max(sorted(left), key=lambda one: len(apart[one] & left), default="")
+        if not node or not apart[node] & left:
+            return left
+        groups = (grown(left - {node}), grown(left - apart[node]))
+        return min(groups, key=lambda group: (-len(group), sorted(group)))
+
+    return grown(frozenset(names))
+
+
+def nodes_treating(links: Collection[Link], *, others: Collection[str] = ()) -> int:
+    """Return at how many nodes at most the packets of these links between brokers are treated, and ``others``.
+
+    Kernels treat packets that they send or, elsewhere, those that they receive: the larger number counts.
+    """
+    ends = ({link.source for link in links}, {link.target for link in links})
+    return max(len({*others} | nodes) for nodes in ends)

@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import ConfigDict, Field, model_validator
 
 from rabbitmq_resilience.history.events import Effect
-from rabbitmq_resilience.model.links import Link, balancers_of
+from rabbitmq_resilience.model.links import Link, balancers_of, nodes_treating
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis.carrying import Healing
 from rabbitmq_resilience.nemesis.fault import FaultContext, Proof, left_over
@@ -105,14 +105,14 @@ class Latency(ScheduledFault):
         """Return the links, and how fast they are with their way back: a slow way back of a probe looks the same as a
         slow link."""
         links = fixed_links(self.links, topology)
-        ends = {end for link in links if link.client is None for end in link}
+        between_brokers = {link for link in links if link.client is None}
         fast = {f"how fast {min(link, link.back)} is, or its way back" for link in links}
         return Footprint(
             targets=tuple(split_links(self.links)[0]),
             links=links,
             slow_s=self._slow_s,
             resources=balancers_of(links) | fast,
-            acts={"delay": len(ends)} if ends else {},
+            acts={"delay": nodes_treating(between_brokers)} if between_brokers else {},
         )
 
     @property

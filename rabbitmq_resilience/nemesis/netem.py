@@ -9,6 +9,7 @@ from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, model_validator
 
+from rabbitmq_resilience.model.links import nodes_treating
 from rabbitmq_resilience.model.packets import By, Disturbance
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis.fault import FaultContext
@@ -121,7 +122,7 @@ class Netem(ScheduledFault):
         packets = Footprint(packets=fixed_links(self.links, topology), packets_by=disturbance.by)
         act = _ACTS.get(disturbance.kind, "disturb")
         needs = frozenset({"pumba"} if disturbance.by == "iptables" else {"pumba", "netem"})
-        return replace(packets, acts={act: len(packets.kernels)}, needs=needs)
+        return replace(packets, acts={act: nodes_treating(packets.packets)}, needs=needs)
 
     def prepare(self, context: FaultContext, resolver: Resolver, *, for_s: float) -> PacketInjection:
         return PacketInjection(context, self.change, resolved_links(self.links, resolver), for_s)

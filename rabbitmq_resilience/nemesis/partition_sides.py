@@ -55,17 +55,17 @@ class SidesStep(ScheduledFault):
             targets=self.between,
             links=links,
             resources=balancers_of(links),
-            acts={self.act: self._separated(sizes, max(0, rest))} if len(sides) > 1 else {},
+            acts={self.act: self._separated(sizes, rest)} if len(sides) > 1 else {},
             unsettles=len(sides) > 1,
             together=together,
         )
 
     def _separated(self, sizes: Sequence[int], rest: int) -> int:
-        """Return how many nodes the act is done at: those of all sides except the largest. If a node is on no side, it
-        connects all of them, so one node is enough."""
+        """Return how many nodes are outside the largest group whose members all reach each other: those of all sides
+        except the largest. Nodes on no side reach all others."""
         if REST in self.between:
-            sizes, rest = [*sizes, rest], 0
-        return 1 if rest else max(1, sum(sizes) - max(sizes))
+            sizes = [*sizes, max(0, rest)]
+        return max(1, sum(sizes) - max(sizes))
 
     def problems(self, topology: Topology, workload: WorkloadBase) -> Mapping[str, str]:
         try:

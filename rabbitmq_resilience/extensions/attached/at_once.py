@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from rabbitmq_resilience.extensions.attached.held_links import out_of_reach
 from rabbitmq_resilience.model.actions import ACTIONS
+from rabbitmq_resilience.model.links import nodes_treating
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
 from rabbitmq_resilience.nemesis.footprint import Footprint
@@ -36,13 +37,21 @@ def most_at_once(scenario: Scenario, acts: Collection[str]) -> Together | None:
 
 
 def _groups(schedule: Sequence[AnyFault], doing: Sequence[int]) -> Iterator[tuple[int, ...]]:
-    """Yield, for each step, the largest group of steps that may be at work when it begins."""
-    for i in doing:
-        group = [i]
-        for j in doing:
-            if j != i and _there(schedule, j, i) and all(_may_meet(schedule, j, k) for k in group):
-                group.append(j)
-        yield tuple(sorted(group))
+    """Yield the groups of steps that may all be at work at one moment, and to which no other step can be added."""
+    meets = {i: {j for j in doing if j != i and _may_meet(schedule, i, j)} for i in doing}
+
+    def grown(group: tuple[int, ...], more: set[int], seen: set[int]) -> Iterator[tuple[int, ...]]:
+        """Yield the groups with all of ``group``, some of ``more`` and none of ``seen`` (Bron and Kerbosch, 1973)."""
+        if not more and not seen:
+            yield tuple(sorted(group))
+            return
+        pivot = max(more | seen, key=lambda i: len(meets[i] & more))
+        for i in sorted(more - meets[pivot]):
+            yield from grown((*group, i), more & meets[i], seen & meets[i])
+            more, seen = more - {i}, seen | {i}
+
+    if doing:
+        yield from grown((), set(doing), set())
 
 
 def _there(schedule: Sequence[AnyFault], j: int, i: int) -> bool:
@@ -78,5 +87,7 @@ def _nodes(topology: Topology, steps: Sequence[Footprint], acts: Collection[str]
         links = {link for step in steps for link in step.links if link.client is None}
         return min(most, out_of_reach(topology.node_names, links))
     if not doing & _PARTING:
-        return min(most, len({node for step in steps for node in step.acted_on}))
+        nodes = {node for step in steps for node in step.acted_on}
+        links = {link for step in steps for link in step.links | step.packets if link.client is None}
+        return min(most, nodes_treating(links, others=nodes))
     return most

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from rabbitmq_resilience.extensions.attached.machine import ForcedError
 from rabbitmq_resilience.extensions.attached.packet_rules import Treatment
-from rabbitmq_resilience.model.links import Link
+from rabbitmq_resilience.model.links import Link, largest_group
 from rabbitmq_resilience.sut.broker.handshake import Probe
 
 Item = TypeVar("Item")
@@ -27,20 +27,11 @@ def on_each(items: Collection[Item], act: Callable[[Item], Answer]) -> list[Answ
 
 
 def out_of_reach(names: Collection[str], links: Collection[Link]) -> int:
-    """Return how many nodes are outside the largest group that stays fully connected if these links are cut.
+    """Return how many nodes are outside the largest group that all reach each other if these links are cut.
 
     The number is at least one. One cut direction separates a pair of nodes.
     """
-    parted, nodes = {frozenset(link) for link in links}, set(names)
-    largest, left = 0, set(nodes)
-    while left:
-        group, edge = set[str](), {left.pop()}
-        while edge:
-            group |= edge
-            edge = {n for n in nodes - group if any(frozenset((n, one)) not in parted for one in group)}
-        left -= group
-        largest = max(largest, len(group))
-    return max(1, len(nodes) - largest)
+    return max(1, len(names) - len(largest_group(names, {frozenset(link) for link in links})))
 
 
 @dataclass

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from rabbitmq_resilience.model.links import largest_group
+
 
 def not_whole(rows: Sequence[Mapping[str, Any]]) -> str:
     """Return what is wrong with the cluster and what mends it; empty if nothing is wrong.
@@ -23,15 +25,10 @@ def not_whole(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def to_restart(parted: Mapping[str, set[str]], nodes: set[str]) -> list[str]:
-    """Return the nodes that have to restart: all except those of the largest side.
+    """Return the nodes that have to restart: all except the largest group whose members all reach each other.
 
     Messages that they accepted during the partition are lost. ``parted``: the peers from which each node says that it
     is partitioned; it is enough if one of two nodes says so.
     """
     apart = {frozenset((node, peer)) for node, peers in parted.items() for peer in peers}
-
-    def side_of(node: str) -> set[str]:
-        return {other for other in nodes if other == node or frozenset((node, other)) not in apart}
-
-    kept = max((side_of(node) for node in sorted(nodes)), key=len)
-    return sorted(nodes - kept)
+    return sorted(nodes - largest_group(nodes, apart))
