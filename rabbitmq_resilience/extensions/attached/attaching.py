@@ -29,7 +29,7 @@ from rabbitmq_resilience.extensions.attached.machine_links import AttachedLinks,
 from rabbitmq_resilience.extensions.attached.missing_tools import lacking
 from rabbitmq_resilience.extensions.attached.node_backends import NodeBackends, reached
 from rabbitmq_resilience.extensions.attached.nodes import AttachedNodes
-from rabbitmq_resilience.extensions.attached.same_cluster import mixed, strangers_by_amqp
+from rabbitmq_resilience.extensions.attached.same_cluster import is_default_name, mixed, strangers_by_amqp
 from rabbitmq_resilience.extensions.attached.shape import matched
 from rabbitmq_resilience.extensions.attached.vhosts import GivenVhostApi, Made, api_of, not_empty
 from rabbitmq_resilience.extensions.attached.whole import not_whole
@@ -118,7 +118,7 @@ def _refuse_other(known: KnownCluster, names: Mapping[str, str], rows: Sequence[
     which each makes from its own name. ``rows``: the nodes as the management API lists them.
     """
     stated_name = known.stated.cluster
-    others = [name for node, name in names.items() if name != stated_name and not _is_default(name, node)]
+    others = [name for node, name in names.items() if name != stated_name and not is_default_name(name, node)]
     if others or stated_name not in names.values():
         answers = " and ".join(sorted(map(repr, {*names.values()})))
         raise WrongClusterError(f"the file states the cluster {stated_name!r}, but {answers} answers")
@@ -129,15 +129,6 @@ def _refuse_other(known: KnownCluster, names: Mapping[str, str], rows: Sequence[
         raise WrongClusterError(f"{', '.join(missing)} is no member of the cluster")
     if text := not_whole(rows):
         raise NotWholeError(f"the cluster {stated_name} is not whole: {text}")
-
-
-def _is_default(name: str, node: str) -> bool:
-    """Return whether ``name`` is the default that the node makes (rabbit_nodes:cluster_name_default/0).
-
-    The default holds the host as the node's machine resolves it. That host may differ from the one in the node's name,
-    so only the parts before the @ are compared.
-    """
-    return name.partition("@")[0] == node.partition("@")[0]
 
 
 class Attachment(Closing):

@@ -17,7 +17,7 @@ from urllib.parse import quote
 from rabbitmq_resilience.extensions.attached import watchdog
 from rabbitmq_resilience.extensions.attached.cluster_model import AttachedNode
 from rabbitmq_resilience.extensions.attached.held_links import HeldLinks, on_each
-from rabbitmq_resilience.extensions.attached.machine import MachineError
+from rabbitmq_resilience.extensions.attached.machine import MachineError, UnansweredError
 from rabbitmq_resilience.extensions.attached.offers import CommandedAct, Commands
 from rabbitmq_resilience.extensions.attached.packet_rules import Treatment
 from rabbitmq_resilience.model.links import Link
@@ -26,6 +26,8 @@ from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
 IN_EFFECT_WITHIN_S = 20.0
 _LOOKED_WITHIN_S = 20.0
+#: The statuses of a shell that cannot run a command or does not find it, and of ssh without a connection.
+_NO_ANSWER = frozenset({126, 127, 255})
 #: How long a broker may take that comes back by itself, or is started by a command that does not wait for it.
 BACK_WITHIN_S = 60.0
 
@@ -54,8 +56,8 @@ class OurMachine:
 def run_here(script: str, arguments: tuple[str, ...], environ: Mapping[str, str], *, timeout_s: float) -> str:
     """Run a script by this machine's shell, and return what it printed.
 
-    A script that takes longer than ``timeout_s`` is ended with all its processes. Raise MachineError if it fails or
-    takes longer.
+    A script that takes longer than ``timeout_s`` is ended with all its processes. Raise UnansweredError if it takes
+    longer, cannot be run or is ended by a signal, and MachineError if it fails otherwise.
     """
     running = subprocess.Popen(
         ["sh", "-s", "--", *arguments],
@@ -74,11 +76,12 @@ def run_here(script: str, arguments: tuple[str, ...], environ: Mapping[str, str]
             with suppress(ProcessLookupError):
                 os.killpg(running.pid, signal.SIGKILL)
             if isinstance(error, OSError | subprocess.TimeoutExpired):
-                raise MachineError(f"this machine: no answer within {timeout_s:g} s") from error
+                raise UnansweredError(f"this machine: no answer within {timeout_s:g} s") from error
             raise
     if running.returncode:
         words = (err or out).strip()[:1000] or "it printed nothing"
-        raise MachineError(f"this machine: ended with status {running.returncode}: {words}")
+        failed = UnansweredError if running.returncode in _NO_ANSWER or running.returncode < 0 else MachineError
+        raise failed(f"this machine: ended with status {running.returncode}: {words}")
     return out
 
 
@@ -108,7 +111,7 @@ class Surroundings:
         try:
             return keeper.run(self.script(command), timeout_s=timeout_s)
         except MachineError as error:
-            raise MachineError(f"{command.strip()!r} on {error}") from error
+            raise type(error)(f"{command.strip()!r} on {error}") from error
 
 
 @dataclass(frozen=True)
@@ -172,6 +175,11 @@ class CommandedBroker:
         if finally_held:
             raise MachineError(f"{self.name} is not given back: its command says ends: never")
 
+    def done_before(self, name: str) -> Doing | None:
+        """Return the act of that name, which an earlier process has done; None if no command does it."""
+        act = self.commands.act(name)
+        return None if act is None else Doing(act, self.keeper, self._key(name), self.around)
+
     def _do(self, name: str, for_s: float) -> None:
         act = self.commands.act(name)
         assert act is not None, "acts that are not offered were refused before"
@@ -190,8 +198,8 @@ class CommandedBroker:
         for held in acts:
             if held.ended == found.name:
                 return f"the command of process: still shows {found.name}, which was ended"
-            if held.in_effect():
-                return f"the proof {held.act.proof!r} still holds"
+            if text := held.lasting():
+                return text
         return ""
 
     def _key(self, act: str) -> str:
@@ -278,24 +286,39 @@ class Doing:
             self.around.run(self.act.heal, self.keeper, timeout_s=watchdog.HEALED_WITHIN_S)
 
     def in_effect(self) -> bool:
-        """Return whether the act is in effect, by its own proof."""
+        """Return whether the act is in effect, by its own proof. Raise UnansweredError if the proof does not say."""
         try:
             self.around.run(self.act.proof, self.keeper, timeout_s=_LOOKED_WITHIN_S)
+        except UnansweredError:
+            raise
         except MachineError:
             return False
         return True
+
+    def lasting(self) -> str:
+        """Return, in words, why the act is not known to be over; empty if its proof holds no longer."""
+        try:
+            return f"the proof {self.act.proof!r} still holds" if self.in_effect() else ""
+        except UnansweredError as error:
+            return f"the proof does not say whether it is over: {error}"
 
     def await_over(self) -> None:
         """Wait until the act is no longer in effect. Raise MachineError if it stays so."""
         self._await(False, "to hold no longer")
 
     def _await(self, wanted: bool, what: str) -> None:
+        def looked() -> bool | str:
+            try:
+                return self.in_effect()
+            except UnansweredError as error:
+                return str(error)
+
         try:
             wait_until(
-                self.in_effect,
+                looked,
                 timeout_s=IN_EFFECT_WITHIN_S,
                 what=f"the proof {self.act.proof!r} {what}",
-                until=lambda holds: holds == wanted,
+                until=lambda holds: holds is wanted,
             )
         except WaitTimeout as error:
             raise MachineError(f"{self.around.environ['NODE']}: {error}") from error

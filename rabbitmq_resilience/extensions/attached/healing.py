@@ -10,13 +10,15 @@ from typing import Any
 
 from rabbitmq_resilience.extensions.attached import watchdog
 from rabbitmq_resilience.extensions.attached.cluster_file import KnownCluster
+from rabbitmq_resilience.extensions.attached.commanded import CommandedBroker, Doing, key_of
 from rabbitmq_resilience.extensions.attached.journal import Journal, journal_file
 from rabbitmq_resilience.extensions.attached.lock import LockedError, locked
 from rabbitmq_resilience.extensions.attached.machine import ForcedError, MachineError
 from rabbitmq_resilience.extensions.attached.node_backends import NodeBackends, reached
+from rabbitmq_resilience.extensions.attached.same_cluster import refuse_others
 from rabbitmq_resilience.extensions.attached.vhosts import Made, api_of, marked_vhosts, on_any
 from rabbitmq_resilience.model.actions import ACTIONS
-from rabbitmq_resilience.model.errors import ClusterError
+from rabbitmq_resilience.model.errors import ClusterError, WrongClusterError
 from rabbitmq_resilience.model.links import Link
 from rabbitmq_resilience.sut.broker.management import ManagementApi
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
@@ -61,14 +63,14 @@ def not_healed(known: KnownCluster, backends: NodeBackends, journal: Journal) ->
 def healed(known: KnownCluster, backends: NodeBackends) -> bool:
     """Heal what runs have left, print it, and return whether nothing is left.
 
-    Raise LockedError if a run has the cluster.
+    Raise LockedError if a run has the cluster, and WrongClusterError if another cluster answers.
     """
     journal = journal_of(known, backends)
     with ExitStack() as stack:
         if not stack.enter_context(journal.held()):
             raise LockedError("a run of this user, or its healing, uses this cluster; that run heals what it does")
         remove_left = stack.enter_context(_alone(known))
-        silent = set(_by_watchdogs(backends))
+        silent = set(_by_watchdogs(backends, [key_of(node.name) for node in known.stated.nodes]))
         seen = [_heal_row(row, known, backends, journal, silent) for row in journal.unhealed()]
         for where in journal.unreadable():
             print(f"{where} cannot be read; its fault may not be healed", file=sys.stderr)
@@ -84,11 +86,15 @@ def healed(known: KnownCluster, backends: NodeBackends) -> bool:
     return is_whole and not silent
 
 
-def _by_watchdogs(backends: NodeBackends) -> Iterator[str]:
-    """Run what the watchdogs would run; yield the names of the machines that did not answer, or failed to heal."""
+def _by_watchdogs(backends: NodeBackends, ours: Sequence[str]) -> Iterator[str]:
+    """Run what the watchdogs would run; yield the names of the machines that did not answer, or failed to heal.
+
+    ``ours``: the keys of the cluster's nodes. A machine may have brokers of other clusters too.
+    """
     for name, machine in backends.keepers.items():
         try:
-            keys = watchdog.armed(machine)
+            armed_keys = watchdog.armed(machine)
+            keys = [key for key in armed_keys if any(key.startswith((f"{node}-", f"{node}:")) for node in ours)]
             for key in keys:
                 watchdog.heal(machine, key)
         except MachineError as error:
@@ -96,6 +102,8 @@ def _by_watchdogs(backends: NodeBackends) -> Iterator[str]:
             yield name
         else:
             print(f"{name}: healed {', '.join(keys)}" if keys else f"{name}: nothing was left")
+            if others := [key for key in armed_keys if key not in keys]:
+                print(f"{name}: of brokers that the file does not name, so not healed: {', '.join(others)}")
 
 
 def _heal_row(
@@ -128,6 +136,10 @@ def _not_seen(row: Mapping[str, Any], known: KnownCluster, backends: NodeBackend
         return f"{', '.join(troubled)} did not answer, or could not heal it"
     if ACTIONS[act].takes_broker and node in backends.nodes:
         backends.nodes[node].broker.give_back()  # its watchdog may be gone
+    if act == "fill_disk" and node in backends.nodes and (disk := backends.nodes[node].disk) is not None:
+        disk.empty()  # likewise
+    if (done := _commanded(act, node, backends)) is not None and done.lasting():
+        done.heal()  # likewise
     try:
         wait_until(
             lambda: _in_effect(act, node, known, backends),
@@ -142,16 +154,27 @@ def _not_seen(row: Mapping[str, Any], known: KnownCluster, backends: NodeBackend
 
 def _in_effect(act: str, node: str, known: KnownCluster, backends: NodeBackends) -> str:
     if ACTIONS[act].acts_on == "packets":
-        return _packets(node, known, backends)
+        return _packets(act, node, known, backends)
+    done = _commanded(act, node, backends)
+    if done is not None and (text := done.lasting()):
+        return text
     state = backends.nodes[node].broker.state() if node in backends.nodes else "running"
     return "" if state == "running" else f"the process of its broker is {state}"
 
 
-def _packets(node: str, known: KnownCluster, backends: NodeBackends) -> str:
+def _commanded(act: str, node: str, backends: NodeBackends) -> Doing | None:
+    """Return the act on the broker that a command of the user has done; None if none has."""
+    broker = backends.nodes[node].broker if node in backends.nodes else None
+    return broker.done_before(act) if isinstance(broker, CommandedBroker) else None
+
+
+def _packets(act: str, node: str, known: KnownCluster, backends: NodeBackends) -> str:
     backend = backends.nodes.get(node)
     if backend is not None and backend.rules is not None:
         try:
             backend.rules.put([], for_s=0)  # their watchdog may be gone
+            if act == "delay" and backend.delays is not None:
+                backend.delays.put({}, ports=(), for_s=0)
         except ForcedError as error:
             print(f"{node}: healed by force: {error}")
         return ""
@@ -167,8 +190,9 @@ def _packets(node: str, known: KnownCluster, backends: NodeBackends) -> str:
 def _alone(known: KnownCluster) -> Iterator[Callable[[], None]]:
     """Hold the cluster's lock, so that no run has the cluster; yield a function that removes what runs have left.
 
-    The function removes their virtual hosts, which no run needs then. Raise LockedError if a run has the cluster. If no
-    broker answers, go on without the lock, as machines may still need healing.
+    The function removes their virtual hosts, which no run needs then. Raise LockedError if a run has the cluster, and
+    WrongClusterError if another cluster answers. If no broker answers, go on without the lock, as machines may still
+    need healing.
     """
     given, made = known.stated.virtual_host, Made()
     with ExitStack() as stack:
@@ -178,9 +202,10 @@ def _alone(known: KnownCluster) -> Iterator[Callable[[], None]]:
                 stack.enter_context(api_of(node.management, known.access, made, given=given))
                 for node in known.stated.nodes
             ]
+            refuse_others(known, apis)
             endpoints = [node.endpoint for node in known.stated.nodes]
             lock = stack.enter_context(locked(known.access, endpoints, apis, given=given))
-        except LockedError:
+        except (LockedError, WrongClusterError):
             raise
         except ClusterError as error:
             print(f"it is unknown whether a run has the cluster: {error}", file=sys.stderr)

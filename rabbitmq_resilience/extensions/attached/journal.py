@@ -20,6 +20,7 @@ from urllib.parse import quote
 
 STATE = "XDG_STATE_HOME"
 _NAME_LENGTH_MAX = 200
+_STATES = ("begun", "healed")
 
 
 def state_folder() -> Path:
@@ -159,5 +160,8 @@ def _row(line: bytes) -> dict[str, Any] | None:
         row = json.loads(line.decode("utf-8"))
     except ValueError:
         return None
-    named = isinstance(row, dict) and all(isinstance(row.get(name), str) for name in ("act", "node", "state"))
-    return row if named else None
+    if not isinstance(row, dict) or row.get("state") not in _STATES:
+        return None
+    nodes, texts = row.get("nodes", []), [row.get("act"), row.get("node"), row.get("place", ""), row.get("file", "")]
+    readable = isinstance(nodes, list) and all(isinstance(text, str) for text in [*nodes, *texts])
+    return row if readable else None

@@ -17,6 +17,10 @@ class MachineError(ClusterError):
     """A machine could not be reached, or a script failed there; the text has the machine's output."""
 
 
+class UnansweredError(MachineError):
+    """A script gave no answer: it took too long, could not be run, or did not reach the node."""
+
+
 class AbsentError(MachineError):
     """The machine does not exist now, and was not made for this call."""
 

@@ -314,8 +314,12 @@ def _act_of(how: Treatment) -> str:
 
 
 def _left_s(wanted: Mapping[Link, Mapping[Treatment, float]]) -> float:
-    """Return for how long the last of these treatments is still wanted."""
-    ends_s = max((ends_s for ways in wanted.values() for ends_s in ways.values()), default=0.0)
+    """Return for how long the first of these treatments is still wanted.
+
+    One watchdog heals all of a node: no treatment may last longer than its own time if this process is gone. The rest
+    is written again when the first is taken back.
+    """
+    ends_s = min((ends_s for ways in wanted.values() for ends_s in ways.values()), default=0.0)
     return max(0.0, ends_s - time.monotonic())
 
 

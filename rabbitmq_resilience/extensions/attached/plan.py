@@ -14,6 +14,7 @@ from rabbitmq_resilience.extensions.attached.watchdog import MARGIN_S
 from rabbitmq_resilience.model.actions import ACTIONS, HEALING_TEXT, backends_of
 from rabbitmq_resilience.model.links import Link
 from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
+from rabbitmq_resilience.nemesis.flapping import Flapping
 from rabbitmq_resilience.scenario.model import Scenario
 from rabbitmq_resilience.workload.application_model import ApplicationWorkload
 from rabbitmq_resilience.workload.workload_model import Workload
@@ -81,6 +82,8 @@ def _places(step: AnyFault, scenario: Scenario, stated: ClusterFile, names: dict
 def _ends(step: AnyFault, scenario: Scenario, stated: ClusterFile) -> str:
     actions = [ACTIONS[verb] for verb in step.footprint(scenario.topology).acts]
     since = "is done" if any(action.takes_its_time for action in actions) else "began"
+    if isinstance(step, Flapping):
+        since = "cut its links last"
     by_watchdog = f"ends by itself {MARGIN_S + step.for_s:g} s after it {since}, at the latest"
     return ", ".join(dict.fromkeys(HEALING_TEXT.get(stated.offers.ends(each), by_watchdog) for each in actions))
 

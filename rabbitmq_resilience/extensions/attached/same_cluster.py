@@ -7,6 +7,8 @@ from itertools import pairwise
 from typing import Any
 
 from rabbitmq_resilience.extensions.attached.cluster_file import KnownCluster
+from rabbitmq_resilience.model.errors import WrongClusterError
+from rabbitmq_resilience.sut.broker.management import ApiError, ApiUnreachable, ManagementApi
 from rabbitmq_resilience.sut.broker.server_properties import server_properties
 
 _ASK_TIMEOUT_S = 10.0
@@ -28,6 +30,36 @@ def mixed(reported: Mapping[str, Rows]) -> Iterator[str]:
             yield f"{one} is in a cluster of {', '.join(sorted(ours))}, {other} in one of {', '.join(sorted(theirs))}"
         elif strangers := [name for name in ours if not _same(ours[name], theirs[name])]:
             yield f"{one} and {other} are of two clusters: {', '.join(sorted(strangers))} has other processes there"
+
+
+def is_default_name(name: str, node: str) -> bool:
+    """Return whether ``name`` is the default that the node makes (rabbit_nodes:cluster_name_default/0).
+
+    The default holds the host as the node's machine resolves it. That host may differ from the one in the node's name,
+    so only the parts before the @ are compared.
+    """
+    return name.partition("@")[0] == node.partition("@")[0]
+
+
+def refuse_others(known: KnownCluster, apis: Sequence[ManagementApi]) -> None:
+    """Raise WrongClusterError if another node, or a node of another cluster, answers at an address of the file.
+
+    ``apis``: those of the file's nodes, in their order. Nodes that do not answer are left out.
+    """
+    for node, api in zip(known.stated.nodes, apis, strict=True):
+        try:
+            overview = api.overview()
+        except (ApiError, ApiUnreachable):
+            continue
+        if overview.get("node") != node.name:
+            raise WrongClusterError(
+                f"{node.management} is stated as that of {node.name}, but {overview.get('node')} answers there"
+            )
+        name = str(overview.get("cluster_name"))
+        if name != known.stated.cluster and not is_default_name(name, node.name):
+            raise WrongClusterError(
+                f"the file states the cluster {known.stated.cluster!r}, but {name!r} answers at {node.management}"
+            )
 
 
 def _same(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

@@ -85,7 +85,7 @@ class SshMachine(Closing):
 
         try:
             done = self._loop.wait(answered(), timeout_s=timeout_s + _CONNECTED_WITHIN_S)
-        except (OSError, asyncssh.Error) as error:  # TimeoutError is an OSError
+        except (OSError, ValueError, asyncssh.Error) as error:  # TimeoutError is an OSError; keys raise ValueError
             raise MachineError(f"{self.description}: {error or type(error).__name__}") from error
         if done.exit_status != 0:
             words = str(done.stderr or done.stdout or "").strip() or "it printed nothing"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,11 @@ from rabbitmq_resilience.extensions.attached.cluster_file import load
 from rabbitmq_resilience.extensions.attached.healing import not_healed
 from rabbitmq_resilience.extensions.attached.journal import Journal, cluster_state, journal_file
 from rabbitmq_resilience.extensions.attached.node_backends import NodeBackends
+from rabbitmq_resilience.extensions.attached.same_cluster import refuse_others
 from rabbitmq_resilience.extensions.attached.watchdog import arm
+from rabbitmq_resilience.extensions.attached.watchdog import heal as watchdog_heal
+from rabbitmq_resilience.model.errors import WrongClusterError
+from rabbitmq_resilience.sut.broker.management import ApiUnreachable
 from tests.messages import Messages
 
 #: Nobody listens at these addresses.
@@ -104,6 +109,78 @@ def test_a_broker_that_does_not_run_is_not_healed(
     assert [row["node"] for row in journal().unhealed()] == ["rabbit@h1"]
 
 
+@pytest.mark.core
+@pytest.mark.parametrize("proof", ["true", "exit 255", "exit 126", "./not-there", "kill -9 $$"])
+def test_a_proof_that_holds_or_does_not_say_leaves_the_act_unhealed(
+    folder: Path, capsys: pytest.CaptureFixture[str], proof: str, message: Messages
+) -> None:
+    offered = KILLED.replace("! test -e pid", proof).replace("test -e spare && mv spare pid", "true")
+    journal().begun("kill", "rabbit@h1", heals_by_itself_s=9)
+    assert heal([str(file_of(folder, SAID + offered))]) == 1
+    message(capsys.readouterr().err, hide=TIMES)
+    assert [row["node"] for row in journal().unhealed()] == ["rabbit@h1"]
+
+
+@pytest.mark.core
+def test_a_watchdog_that_is_gone_is_stood_in_for(folder: Path) -> None:
+    (folder / "pid").rename(folder / "spare")
+    offered = KILLED.replace("cat pid 2> /dev/null || true", "cat pid spare 2> /dev/null || true")
+    journal().begun("kill", "rabbit@h1", heals_by_itself_s=9)
+    assert heal([str(file_of(folder, SAID + offered))]) == 0
+    assert (folder / "pid").exists()
+
+
+@pytest.mark.core
+def test_acts_on_brokers_of_other_clusters_are_left(
+    folder: Path, capsys: pytest.CaptureFixture[str], message: Messages
+) -> None:
+    known = load(file_of(folder, SAID + KILLED))
+    with NodeBackends.of(known) as backends:
+        (machine,) = backends.keepers.values()
+        for key in ("rabbit@h1-kill", "rabbit@h9-packets"):
+            arm(machine, key, heal=f"touch {folder}/{key}", after_s=3600)
+        assert heal([str(known.path)]) == 0
+        assert [(folder / key).exists() for key in ("rabbit@h1-kill", "rabbit@h9-packets")] == [True, False]
+        message(capsys.readouterr().out, hide=TIMES)
+        watchdog_heal(machine, "rabbit@h9-packets")
+
+
+class Answers:
+    """The management API of one node: who it says that it is."""
+
+    def __init__(self, node: str | None, cluster: str) -> None:
+        self.node, self.cluster = node, cluster
+
+    def overview(self) -> dict[str, str]:
+        if self.node is None:
+            raise ApiUnreachable("http://h1", "no one answers")
+        return {"node": self.node, "cluster_name": self.cluster}
+
+
+@pytest.mark.parametrize(
+    ("answers", "refused"),
+    [
+        ([("rabbit@h1", "orders"), ("rabbit@h2", "orders")], False),
+        ([("rabbit@h1", "rabbit@host1.example"), ("rabbit@h2", "orders")], False),
+        ([(None, ""), ("rabbit@h2", "orders")], False),
+        ([(None, ""), (None, "")], False),
+        ([("rabbit@other", "orders"), ("rabbit@h2", "orders")], True),
+        ([("rabbit@h1", "orders"), ("rabbit@h2", "bills")], True),
+        ([("rabbit@h1", "bills"), (None, "")], True),
+    ],
+)
+def test_nothing_is_healed_where_another_cluster_answers(
+    folder: Path, answers: list[tuple[str | None, str]], refused: bool, message: Messages
+) -> None:
+    known = load(file_of(folder, SAID))
+    apis: list[Any] = [Answers(*answer) for answer in answers]
+    if not refused:
+        refuse_others(known, apis)
+        return
+    with message.of(WrongClusterError):
+        refuse_others(known, apis)
+
+
 def test_nothing_is_healed_beneath_a_run(folder: Path, capsys: pytest.CaptureFixture[str], message: Messages) -> None:
     journal().begun("kill", "rabbit@h1", heals_by_itself_s=9)
     with journal().held() as ours:
@@ -170,7 +247,18 @@ def test_a_line_that_broke_off_swallows_no_other_and_is_reported(
     message(left)
 
 
-@pytest.mark.parametrize("line", [b"\xff\xfe garbage\n", b"[1]\n", b'{"act": "kill", "node": "rabbit@h1"}\n'])
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"\xff\xfe garbage\n",
+        b"[1]\n",
+        b'{"act": "kill", "node": "rabbit@h1"}\n',
+        b'{"act": "kill", "node": "rabbit@h1", "state": "starting"}\n',
+        b'{"act": "kill", "node": "rabbit@h1", "state": "begun", "nodes": null}\n',
+        b'{"act": "kill", "node": "rabbit@h1", "state": "begun", "place": []}\n',
+    ],
+    ids=["garbage", "a list", "no state", "another state", "no nodes", "a place that is a list"],
+)
 def test_whatever_is_no_line_counts_as_not_healed(folder: Path, line: bytes, message: Messages) -> None:  # noqa: ARG001 - its state
     found = journal()
     found.path.parent.mkdir(parents=True)

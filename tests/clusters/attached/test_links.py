@@ -34,6 +34,7 @@ class Machine:
 
     def put(self, what: Any, *, ports: Collection[int] | None = None, for_s: float) -> None:
         assert for_s >= 0
+        self.for_s = for_s
         if not self.reached:
             raise MachineError(f"{self.name} is not reached")
         if ports is None:
@@ -106,6 +107,16 @@ def test_a_cut_whose_healing_failed_counts_until_it_is_healed(cluster: Cluster, 
     assert cluster.links.clean
     assert cluster.hands.held(["cut"]) == []
     cluster.links.cut(beside)
+
+
+def test_a_machine_without_us_heals_when_the_first_act_there_is_over(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path, "{cut: 1, lose_packets: 2}")
+    some, whole = Treatment("drop", 10.0), DROP
+    cluster.links.lasting(600).treat([Link("c1", "a1")], how=some)
+    cluster.links.lasting(10).treat([Link("b1", "a1")], how=whole)
+    assert 0 < cluster.machines["a1"].for_s <= 10
+    cluster.links.untreat([Link("b1", "a1")], how=whole)
+    assert 590 < cluster.machines["a1"].for_s <= 600
 
 
 def test_what_could_not_be_healed_is_not_done_again_next_to_something_else(cluster: Cluster) -> None:
