@@ -154,15 +154,17 @@ class Search:
     def _shrink(self, scenario: ValidatedScenario, result: Result) -> None:
         """Shrink the scenario and set ``found``.
 
-        A candidate shows the same failure if it breaks an invariant that the first run broke, except as a known defect.
+        A candidate shows the same failure if it breaks an invariant that the first run broke and that no known defect
+        may break.
         """
-        broken, proxied = _broken(result), scenario.touched_links
+        broken, proxied = self._unexplained(scenario, result), scenario.touched_links
+        shown = [broken]  # what each failing run of the smallest scenario broke
         ends_s = self.clock() + self.budget_s
         file = self.runs_root / f"{self._name}.yaml"
 
         def kept(smallest: Scenario) -> Scenario:
             """Save the smallest scenario so far, so that the file exists even if the session is interrupted."""
-            expecting = _expecting(smallest, result, self.broker_version)
+            expecting = _expecting(smallest, shown, self.broker_version)
             fault_file.save(expecting, file)
             return expecting
 
@@ -173,7 +175,13 @@ class Search:
             again = self._played(candidate, proxied, example=False)
             if again.verdict is Verdict.UNKNOWN:
                 return "unknown"
-            return "fails" if not again.as_expected and broken & _broken(again) else "passes"
+            breaks = self._unexplained(candidate, again)
+            if again.as_expected or not broken & breaks:
+                return "passes"
+            if candidate is not shrinking.smallest:
+                shown.clear()
+            shown.append(breaks)
+            return "fails"
 
         began_s = self.clock()
         shrinking = Shrinking(scenario, played, lambda: self.clock() + self._usual_s > ends_s)
@@ -190,6 +198,12 @@ class Search:
             shrinking.undecided,
             file,
         )
+
+    def _unexplained(self, scenario: Scenario, result: Result) -> frozenset[str]:
+        """Return the broken invariants that no known defect may break; all of them if one may break each."""
+        broken = _broken(result)
+        known = scenario.expected(self.broker_version)
+        return broken.difference(*(one.excuses for one in known)) or broken
 
     def _write(self) -> None:
         document: dict[str, Any] = {
@@ -215,16 +229,18 @@ class Search:
         write_whole(self.file, json.dumps(document, indent=2) + "\n")
 
 
-def _broken(result: Result) -> set[str]:
+def _broken(result: Result) -> frozenset[str]:
     findings = result.document.get("invariants") or {}
-    return {name for name, finding in findings.items() if finding["verdict"] == Verdict.INVALID}
+    return frozenset(name for name, finding in findings.items() if finding["verdict"] == Verdict.INVALID)
 
 
-def _expecting(scenario: Scenario, result: Result, version: str) -> Scenario:
+def _expecting(scenario: Scenario, shown: Sequence[frozenset[str]], version: str) -> Scenario:
     """Return the scenario with the failure as an expectation for that version, so that its file can be kept.
 
+    ``shown``: what each failing run of the scenario broke. The expectation names what most of them broke.
     Loss and wrong order are not excused before a person has read the trace: then the scenario stays the same."""
-    first, *others = sorted(_broken(result))
+    counts = Counter(name for broken in shown for name in broken)
+    first, *others = sorted(counts, key=lambda name: (-counts[name], name))
     known = Expectation(
         broker=f"=={version}",
         verdict=Verdict.INVALID,

@@ -5,9 +5,10 @@ Last, idle time is removed.
 
 **What is believed.** A candidate that fails once is accepted. A candidate that passes may have been lucky. It is
 repeated until the chance of that is below MISS_CHANCE_MAX, computed from the runs of accepted schedules
-(``FailureRate``). If all of these failed, that takes two or three runs; if half of them failed, about eight. A part of
-a schedule that passed is not tried, as if no fault could hide the effect of another. That may miss a smaller schedule,
-but never invents one.
+(``FailureRate``). If all of these failed, that takes five runs after one failure, three after three and two after five;
+if half of them failed, nine to five. A part of a schedule that passed is not tried, as if no fault could hide the
+effect of another; and a drawn target (``minority``) may mean other nodes once a fault before it was left out. That may
+miss a smaller schedule, but never invents one.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ class Shrinking:
             for_s = max(FOR_S_MIN, round(steps[step].for_s / 2, 1))
             if for_s >= steps[step].for_s:
                 return
-            steps[step] = steps[step].model_copy(update={"for_s": for_s})
+            steps[step] = steps[step].model_copy(update={"for_s": for_s, "for_ticks": None})
             shorter = self._fails(_with(self.smallest, steps))
 
     def _fails(self, changed: Scenario) -> bool:

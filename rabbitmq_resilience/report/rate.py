@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 CONFIDENCE = 0.95
+#: How near to 0 or 1 an end of an interval has a digit more.
+_NEAR = 0.03
 
 
 @dataclass(frozen=True)
@@ -33,5 +35,11 @@ class Rate:
         return max(0.0, middle - reach), min(1.0, middle + reach)
 
     def __str__(self) -> str:
-        low, high = (round(100 * edge) for edge in self.interval)
+        low, high = map(_edge_text, self.interval)
         return f"{self.hits} of {self.runs} ({low} to {high} %)"
+
+
+def _edge_text(edge: float) -> str:
+    """Return an end of an interval in percent, with a digit more near 0 and 1, so that it is not taken for them."""
+    percent = round(100 * edge, 6)  # sums of fractions miss 0 and 1 by a little
+    return f"{percent:.1f}" if 0 < min(percent, 100 - percent) < 100 * _NEAR else f"{percent:.0f}"

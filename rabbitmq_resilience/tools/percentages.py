@@ -7,7 +7,7 @@ import math
 
 def percent_text(ratio: float) -> str:
     """Return a part of a whole in percent. What is not nothing is not 0 %, and what is not all is not 100 %."""
-    if 0 < ratio < 0.005:
+    if 0 < ratio <= 0.005:
         return "under 1%"
     return "over 99%" if 0.995 <= ratio < 1 else f"{ratio:.0%}"
 

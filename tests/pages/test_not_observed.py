@@ -106,8 +106,9 @@ def test_alerts_that_share_a_lane_keep_their_states(others: tuple[Any, int, int]
 
 
 def test_a_part_is_not_called_the_whole_and_something_not_nothing() -> None:
-    assert [percent_text(ratio) for ratio in (0, 0.0003, 0.25, 0.9997, 1)] == [
+    assert [percent_text(ratio) for ratio in (0, 0.0003, 0.005, 0.25, 0.9997, 1)] == [
         "0%",
+        "under 1%",
         "under 1%",
         "25%",
         "over 99%",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from rabbitmq_resilience.model.links import Link
 from rabbitmq_resilience.nemesis.kill import Kill
 from rabbitmq_resilience.runner.judging import Result
 from rabbitmq_resilience.scenario import fault_file
+from rabbitmq_resilience.scenario.expectations import Expectation
 from rabbitmq_resilience.scenario.model import Invariants, Scenario
 from rabbitmq_resilience.scenario.validation import validated
 from tests.messages import Messages
@@ -140,3 +141,69 @@ def test_what_was_played_is_listed_also_where_it_breaks_off(tmp_path: Path) -> N
     with pytest.raises(KeyboardInterrupt):
         search.run([SCENARIO] * 3)
     assert len(json.loads(search.file.read_text())["runs"]) == 1
+
+
+#: A scenario that demands more than one promise.
+DEMANDING = MADE.model_copy(
+    update={
+        "invariants": Invariants.model_validate(
+            {"no_loss": {}, "availability": {"stall_s_max": 30}, "recovery": {"within_s": 60}}
+        )
+    }
+)
+
+
+def breaking(
+    world: MadeUp, broken: Callable[[Scenario], set[str]], known: frozenset[str] = frozenset()
+) -> Callable[[Scenario, frozenset[Link]], Result]:
+    """Play runs that break the invariants that ``broken`` says; the known ones alone are as expected."""
+
+    def play(scenario: Scenario, proxied: frozenset[Link]) -> Result:
+        result, names = world.play(scenario, proxied), broken(scenario)
+        verdict = Verdict.INVALID if names else Verdict.VALID
+        findings = {name: {"verdict": Verdict.INVALID} for name in names}
+        document = {**result.document, "verdict": verdict, "invariants": findings}
+        return Result(result.run, verdict, names <= known, document)
+
+    return play
+
+
+def killed(scenario: Scenario) -> Sequence[str]:
+    return [step.node for step in scenario.schedule if isinstance(step, Kill)]
+
+
+def test_a_known_defect_next_to_another_failure_does_not_make_it_the_same(tmp_path: Path) -> None:
+    """The first run breaks availability, and smaller ones lose messages, each next to what is known."""
+    known = Expectation(
+        broker=">=3.8", verdict=Verdict.INVALID, invariant="recovery", intermittent=True, reference="x#1"
+    )
+    found_one = validated(DEMANDING.model_copy(update={"expect": (known,)}), driver="local")
+    world = MadeUp(tmp_path, lambda _: False)
+
+    def broken(scenario: Scenario) -> set[str]:
+        if killed(scenario).count("a1") == 2:
+            return {"recovery", "availability"}
+        return {"recovery", "no_loss"} if "b1" in killed(scenario) else set()
+
+    play = breaking(world, broken, frozenset({"recovery"}))
+    search = Search(7, 10_000, "3.10.8", tmp_path, play, lambda _: None, clock=lambda: world.now_s)
+    found = search.run([found_one])
+    assert found is not None
+    assert killed(found.smallest) == ["a1", "a1"]
+    (_, mine) = found.smallest.expect
+    assert (mine.invariant, mine.invariants_also) == ("availability", ())
+
+
+def test_the_file_expects_what_its_own_schedule_broke(tmp_path: Path) -> None:
+    world = MadeUp(tmp_path, lambda _: False)
+
+    def broken(scenario: Scenario) -> set[str]:
+        if len(scenario.schedule) == len(MADE.schedule):
+            return {"availability", "recovery"}
+        return {"recovery"} if "b1" in killed(scenario) else set()
+
+    search = Search(7, 10_000, "3.10.8", tmp_path, breaking(world, broken), lambda _: None, clock=lambda: world.now_s)
+    found = search.run([validated(DEMANDING, driver="local")])
+    assert found is not None
+    (mine,) = fault_file.load(found.file).expect
+    assert (mine.invariant, mine.invariants_also) == ("recovery", ())

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.explore.shrinking import MISS_CHANCE_MAX, Answer, FailureRate, Shrinking, without
+from rabbitmq_resilience.explore.shrinking import FOR_S_MIN, MISS_CHANCE_MAX, Answer, FailureRate, Shrinking, without
 from rabbitmq_resilience.model import topology_catalogue
 from rabbitmq_resilience.nemesis.conditions import AfterStep, When
 from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
 from rabbitmq_resilience.nemesis.kill import Kill
+from rabbitmq_resilience.nemesis.partition import Partition
 from rabbitmq_resilience.scenario.model import Invariants, Scenario
 from rabbitmq_resilience.scenario.validation import ValidatedScenario, validated
 
@@ -145,3 +146,10 @@ def test_a_step_that_waits_for_another_stays_with_it() -> None:
 
 def _waits_for(steps: Sequence[AnyFault]) -> list[int | None]:
     return [step.when.after_step.step if step.when and step.when.after_step else None for step in steps]
+
+
+def test_a_step_that_lasts_for_ticks_is_shortened_too() -> None:
+    cut = Partition(at_s=1, for_s=25, for_ticks=5, between=("a1", "rest"))
+    shrinking = Shrinking(scenario(cut), lambda _: "fails", in_time)
+    (step,) = shrinking.shrink().schedule
+    assert (step.for_s, step.for_ticks) == (FOR_S_MIN, None)

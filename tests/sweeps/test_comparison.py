@@ -209,3 +209,30 @@ def test_messages_a_second_of_loads_that_state_other_rates_are_not_compared(
     compared_measures = {one.measure for one in found.differences}
     assert ("confirmed_per_s" in compared_measures) is is_compared
     assert "confirm_p99_ms" in compared_measures
+
+
+def test_a_broken_promise_next_to_an_unknown_run_is_not_compared_and_yet_shown(tmp_path: Path) -> None:
+    axis = {"name": "load", "field": "workload.in_flight", "values": [300, 1000]}
+    sweep = loaded(tmp_path, SWEEP | {"axes": [axis], "compared": "load", "repeats": 8})
+    verdicts = {"300": [*["VALID"] * 7, "UNKNOWN"], "1000": [*["VALID"] * 7, "INVALID"]}
+    lines = [
+        ResultRow(
+            round=number,
+            labels={"load": label},
+            status="measured",
+            verdict=verdict,
+            why="",
+            values={},
+            run="x",
+            seed=1,
+            took_s=1.0,
+            at="",
+        )
+        for label, mine in verdicts.items()
+        for number, verdict in enumerate(mine)
+    ]
+    (found,) = of_axis(Results(tmp_path, None, lines), sweep.spec).values()
+    assert [(one.first.hits, one.first.runs, one.second.hits, one.second.runs) for one in found.rates] == [(0, 7, 0, 7)]
+    assert list(found.unpaired.values()) == [(0, 1)]
+    for text in (comparison_markdown(found, title="x"), comparison_page(found, title="x")):
+        assert "0 of 300, 1 of 1000" in text

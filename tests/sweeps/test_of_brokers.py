@@ -58,6 +58,8 @@ def test_brokers_are_known_by_their_own_account_of_the_span_alone() -> None:
     assert whole == pytest.approx(1.5), "one that was not asked went on"
     assert measured("brokers_cores", metrics=half, states=down) == pytest.approx(1 + 0.5 * 11 / 21), "one that is down"
     assert measured("brokers_cores", metrics=cores[:2]) is None, "one that runs told nothing"
+    two = node_states(THREE[:2])
+    assert measured("brokers_cores", metrics=cores, states=two) is None, "whether the third runs is unknown"
 
 
 def test_messages_are_counted_for_each_second_of_their_processors() -> None:

@@ -77,7 +77,8 @@ def _paired(cells: _Cells, others: _Cells) -> dict[str, Runs]:
             numbers = {name: in_both(by_round(mine, name), by_round(theirs, name))[0] for name in runs.values}
             decided = {line.round for line in theirs if line.verdict in _DECIDED}
             broke = _broke([line.verdict for line in mine if line.round in decided])
-            runs = replace(runs, values=numbers, broke=broke)
+            unpaired = sum(line.verdict == "INVALID" and line.round not in decided for line in mine)
+            runs = replace(runs, values=numbers, broke=broke, unpaired=unpaired)
         found[cell] = runs
     return found
 

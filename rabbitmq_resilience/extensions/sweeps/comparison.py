@@ -6,7 +6,7 @@ All comparisons of one table are one family. Each is made at such a level that t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Literal
@@ -37,11 +37,13 @@ class Runs:
     """The runs of one side in one cell or scenario.
 
     ``values``: {measure: numbers}, infinity for what never came. ``broke``: how many runs broke a promise, of those
-    that came to a verdict; None if no run came to one. ``left_out``: how many runs gave no numbers."""
+    that came to a verdict; None if no run came to one. ``left_out``: how many runs gave no numbers. ``unpaired``: how
+    many broke a promise in rounds in which the other side came to no verdict, so that they are not compared."""
 
     values: Mapping[str, Sequence[float]]
     broke: Rate | None
     left_out: int = 0
+    unpaired: int = 0
 
 
 @dataclass(frozen=True)
@@ -90,7 +92,7 @@ class Comparison:
     """The comparison of two sides. ``wheres``: the cells or scenarios of both.
 
     ``only``: {side: cells that only that side has}. ``left_out``: {cell: number of runs without numbers, of each
-    side}."""
+    side}. ``unpaired``: the same for runs that broke a promise and are not compared."""
 
     names: tuple[str, str]
     wheres: Sequence[str]
@@ -99,6 +101,7 @@ class Comparison:
     alpha: float
     only: Mapping[str, Sequence[str]]
     left_out: Mapping[str, tuple[int, int]]
+    unpaired: Mapping[str, tuple[int, int]]
 
     @property
     def runs_needed(self) -> int:
@@ -176,12 +179,15 @@ def compare(first: ComparedSide, second: ComparedSide, *, among: int = 1) -> Com
             side.name: [where for where in side.runs if where not in other.runs]
             for side, other in ((first, second), (second, first))
         },
-        {
-            where: numbers
-            for where in pair.wheres
-            if any(numbers := (first.runs[where].left_out, second.runs[where].left_out))
-        },
+        _numbers(pair, lambda runs: runs.left_out),
+        _numbers(pair, lambda runs: runs.unpaired),
     )
+
+
+def _numbers(pair: _Pair, number: Callable[[Runs], int]) -> Mapping[str, tuple[int, int]]:
+    """Return {cell: the number of each side}, for cells in which a side has one."""
+    both = {where: (number(pair.first.runs[where]), number(pair.second.runs[where])) for where in pair.wheres}
+    return {where: numbers for where, numbers in both.items() if any(numbers)}
 
 
 def words_of(cells: int, measures: int) -> int:

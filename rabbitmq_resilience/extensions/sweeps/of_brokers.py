@@ -31,7 +31,8 @@ MOMENTS_MAX = 120
 def brokers_cores(seen: JudgedRun) -> float | None:
     """Return the CPU-seconds a second of all brokers together, by their own metrics.
 
-    Each broker counts with its mean, times the part of the span in which it ran. None if one ran without metrics."""
+    Each broker counts with its mean, times the part of the span in which it ran. None if one ran without metrics, or if
+    it is unknown whether it ran."""
     facts, span_us = seen.history.facts, seen.span_us
     if span_us is None or facts.cluster is None:
         return None
@@ -40,16 +41,16 @@ def brokers_cores(seen: JudgedRun) -> float | None:
     for node in facts.cluster.nodes:
         running = _running(facts, node, span_us)
         samples = found[node].within(*span_us).values if node in found else ()
-        if running and not len(samples):
+        if running is None or (running and not len(samples)):
             return None
         cores += running * float(np.mean(samples)) if running else 0.0
     return cores
 
 
-def _running(facts: Facts, node: str, span_us: Period) -> float:
-    """Return the part of the node's samples in which it was not down; 0 without samples."""
+def _running(facts: Facts, node: str, span_us: Period) -> float | None:
+    """Return the part of the node's samples in which it was not down; None without samples."""
     looks = [states[node] for t_us, states in facts.node_states if span_us[0] <= t_us <= span_us[1] and node in states]
-    return sum(state != "down" for state in looks) / len(looks) if looks else 0.0
+    return sum(state != "down" for state in looks) / len(looks) if looks else None
 
 
 def messages_per_core_s(seen: JudgedRun) -> float | None:

@@ -112,7 +112,7 @@ def test_no_configuration_switches_that_off(server: Server, config: Path | None,
 
 @pytest.mark.parametrize(("name", "stated"), [("key", {}), ("config", {"config": Path("config")})])
 def test_a_key_or_configuration_that_is_none_is_reported(
-    server: Server, name: str, stated: dict[str, Path], message: Messages
+    server: Server, name: str, stated: dict[str, Any], message: Messages
 ) -> None:
     server.write(".ssh/known_hosts", server.known_as("127.0.0.1"))
     server.write(name, "Match nonsense\n")
