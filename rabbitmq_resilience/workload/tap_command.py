@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -31,6 +32,10 @@ from rabbitmq_resilience.workload.wire_messages import WireMessages
 _PROCESS = "application"
 _PORTS = {"amqp": 5672, "amqps": 5671}
 _EVERY_S = 2.0
+#: How long a command may take to end when it is asked to; then it is killed.
+_ENDS_WITHIN_S = 10.0
+#: A password may have a comma in it.
+_BETWEEN_URLS = re.compile(r",\s*(?=amqps?://)")
 _NAMES = Variables()
 
 
@@ -92,9 +97,13 @@ def _target(address: str) -> tuple[str, Endpoint]:
     """Return the name and the endpoint of a broker. Raise ValueError for an address that cannot be used."""
     if "@" in address:
         raise ValueError("an address has a user or a password in it; leave them out: the application logs in itself")
-    parts = urlsplit(address)
-    if parts.scheme not in _PORTS or not parts.hostname:
-        raise ValueError(f"{address!r} is no address of a broker; write amqp://HOST:PORT or amqps://HOST:PORT")
+    try:
+        parts = urlsplit(address)
+        usable = parts.scheme in _PORTS and parts.hostname and parts.port != 0
+    except ValueError:  # the port is no number
+        usable = False
+    if not usable or parts.hostname is None:  # it may have a password in it, so it is not shown
+        raise ValueError("this is no address of a broker; write amqp://HOST:PORT or amqps://HOST:PORT")
     port = parts.port or _PORTS[parts.scheme]
     tls_name = parts.hostname if parts.scheme == "amqps" else ""
     return f"{parts.hostname}:{port}", Endpoint(parts.hostname, port, tls_name)
@@ -111,10 +120,12 @@ class TappedBrokers(NamedTuple):
 def _tapped_brokers(stated: argparse.Namespace, parser: argparse.ArgumentParser) -> Iterator[TappedBrokers]:
     """Yield what the arguments name. Raise FileRefusedError or ClusterError if a cluster file cannot be used."""
     if stated.cluster is None:
-        try:
-            endpoints = dict(map(_target, stated.broker))
-        except ValueError as error:
-            parser.error(str(error))
+        endpoints: dict[str, Endpoint] = {}
+        for number, address in enumerate(stated.broker, 1):
+            try:
+                endpoints.update([_target(address)])
+            except ValueError as error:
+                parser.error(f"broker {number}: {error}")
         yield TappedBrokers(endpoints, stated.ca)
         return
     with provided("attached clusters").brokers(stated.cluster) as (endpoints, ca):
@@ -142,7 +153,7 @@ def _tapped(brokers: TappedBrokers, command: Sequence[str], stated: argparse.Nam
         }
         for name, port in ports.items():
             print(f"{name} is reached at {LOOPBACK}:{port}", flush=True)
-        listeners = {f"{one.host}:{one.port}": ports[name] for name, one in brokers.endpoints.items()}
+        listeners = {(one.host.lower(), one.port): ports[name] for name, one in brokers.endpoints.items()}
         environ = environ_of(listeners, os.environ, scheme="amqps" if certificate or stated.tls else "amqp")
         if stated.tls:
             environ[_NAMES.ca_file] = str(tap.ca_file)
@@ -160,30 +171,33 @@ def _tapped(brokers: TappedBrokers, command: Sequence[str], stated: argparse.Nam
     return status or bool(unread)
 
 
-def environ_of(ports: Mapping[str, int], inherited: Mapping[str, str], *, scheme: str) -> dict[str, str]:
-    """Return the environment of the command. ``ports`` are the tap's, by HOST:PORT of the broker.
+def environ_of(ports: Mapping[tuple[str, int], int], inherited: Mapping[str, str], *, scheme: str) -> dict[str, str]:
+    """Return the environment of the command. ``ports`` are the tap's, by host (in lower case) and port of the broker.
 
     The variables for URLs lead to the tap: where one names a broker, its user, password and virtual host stay."""
 
     def tapped(url: str) -> str:
-        parts = urlsplit(url)
-        login, at, address = parts.netloc.rpartition("@")
-        host, _, port = address.partition(":")
-        listener = ports.get(f"{host}:{port or _PORTS.get(parts.scheme)}")
+        try:
+            parts = urlsplit(url)
+            listener = ports.get((parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)))
+        except ValueError:  # no client could use it
+            return url
         if listener is None:
             return url
+        login, at, _ = parts.netloc.rpartition("@")
         return parts._replace(scheme=scheme, netloc=f"{login}{at}{LOOPBACK}:{listener}").geturl()
 
     urls = [f"{scheme}://{LOOPBACK}:{port}" for port in ports.values()]
     environ = {_NAMES.url: urls[0], _NAMES.urls: ",".join(urls), **inherited}
-    for name in (_NAMES.url, _NAMES.urls):
-        environ[name] = ",".join(map(tapped, environ[name].split(",")))
+    environ[_NAMES.url] = tapped(environ[_NAMES.url])
+    environ[_NAMES.urls] = ",".join(map(tapped, _BETWEEN_URLS.split(environ[_NAMES.urls])))
     return {**environ, _NAMES.host: LOOPBACK, _NAMES.port: str(next(iter(ports.values())))}
 
 
 def _ended(command: Sequence[str], environ: Mapping[str, str], messages: WireMessages, *, for_s: float | None) -> int:
-    """Wait until the command, or the time, is over, and say every two seconds how much was said. Return the exit status
-    of the command, or 0. Raise TapError if it cannot be run."""
+    """Wait until the command, or the time, is over, and say every two seconds how much was said.
+
+    Return the exit status of a command that ended by itself, otherwise 0. Raise TapError if it cannot be run."""
     try:
         process = subprocess.Popen(list(command), env=environ) if command else None
     except OSError as error:
@@ -192,7 +206,7 @@ def _ended(command: Sequence[str], environ: Mapping[str, str], messages: WireMes
     try:
         while process is None or process.poll() is None:
             if ends_s is not None and time.monotonic() >= ends_s:
-                break
+                return 0
             _wait(process, _EVERY_S if ends_s is None else max(0.0, min(_EVERY_S, ends_s - time.monotonic())))
             messages.update()
             counts = messages.published[_PROCESS], messages.delivered[_PROCESS]
@@ -200,7 +214,11 @@ def _ended(command: Sequence[str], environ: Mapping[str, str], messages: WireMes
     finally:
         if process is not None and process.poll() is None:
             process.terminate()
-            process.wait()
+            try:
+                process.wait(_ENDS_WITHIN_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
     return (process.returncode or 0) if process is not None else 0
 
 

@@ -238,10 +238,10 @@ class WireMessages:
         self.refused += publish.outcome is not Outcome.CONFIRMED
 
     def _returned(self, row: Row, channel: _WaitingMessages) -> None:
-        """Mark the first publish that waits and fits a returned message; it is returned before its confirm."""
+        """Mark the first mandatory publish that waits and fits a returned message, which comes before its confirm."""
         fits = row.identity, (row.place, row.routing_key)
         for publish in [*channel.confirms.values(), *channel.transaction]:
-            if not publish.returned and (publish.identity, publish.route) == fits:
+            if publish.mandatory and not publish.returned and (publish.identity, publish.route) == fits:
                 publish.returned = True
                 return
         if plain := channel.mandatory.get(fits):

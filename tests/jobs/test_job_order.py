@@ -47,6 +47,20 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def test_a_program_is_not_taken_along(folder: Path, message: Messages) -> None:
+    application = """\
+version: 1
+title: A node dies under a program
+topology: three_nodes_three_zones
+workload: {kind: application, processes: [{name: worker, command: ["true"]}]}
+schedule: [{fault: kill, node: a1, at_s: 1, for_s: 5}]
+invariants: {no_loss: {}}
+"""
+    (folder / "program.fault.yaml").write_text(application, encoding="utf-8")
+    with message.of(OrderError):
+        ordered(folder / "cluster.yaml", [folder / "program.fault.yaml"])
+
+
 def test_the_cluster_file_is_as_it_is_seen_there(folder: Path) -> None:
     order = ordered(folder / "cluster.yaml", [folder / "kill.fault.yaml"])
     plain = yaml.safe_load(order.files["cluster.yaml"])

@@ -139,6 +139,13 @@ def test_each_of_two_equal_messages_that_are_returned_is_returned(tmp_path: Path
     assert written(tmp_path, *rows).messages == [("RETURNED", ""), ("RETURNED", "")]
 
 
+def test_only_a_mandatory_message_can_be_returned(tmp_path: Path) -> None:
+    rows = [publish(100), publish(101, flag=True, tag=2), confirm(120, tag=2, multiple=True)]
+    back = Row(110, 0, 0, Kind.RETURNED, identity=1, routing_key="q", body=1)
+    found = written(tmp_path, *rows, back, deliver(130))
+    assert found.messages == [("CONFIRMED", "q"), ("RETURNED", "")]
+
+
 @pytest.mark.parametrize("t_us", [KNOWN_US - 1, DRAINED_US])
 def test_what_is_sent_too_early_or_too_late_may_be_lost(t_us: int, tmp_path: Path) -> None:
     """Before the queues were known, or while the consumers are asked to end."""

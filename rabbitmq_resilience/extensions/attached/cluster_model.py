@@ -91,9 +91,12 @@ def _url(schemes: Mapping[str, int]) -> AfterValidator:
             raise ValueError("has something behind a ? or # in it; leave that out")
         try:
             parts = urlsplit(text)
-            usable = parts.scheme in schemes and parts.hostname and (parts.port or 1) > 0
+            usable = parts.scheme in schemes and parts.hostname and parts.port != 0 and len(text.split()) == 1
         except ValueError:  # the port is no number
             usable = False
+        else:
+            if usable and schemes is _AMQP and parts.path not in ("", "/"):
+                raise ValueError("has a virtual host in it; leave that out, and state virtual_host: if it is meant")
         known = " or ".join(f"{scheme}://HOST:PORT" for scheme in schemes)
         if not usable:
             raise ValueError(f"is no address; write {known}")

@@ -21,6 +21,7 @@ from rabbitmq_resilience.model.errors import NotPlayableError
 from rabbitmq_resilience.model.yaml_files import FileRefusedError
 from rabbitmq_resilience.scenario import fault_file
 from rabbitmq_resilience.scenario.model import Scenario
+from rabbitmq_resilience.workload.application_model import ApplicationWorkload
 
 #: A ConfigMap holds up to one mebibyte.
 _BYTES_MAX = 1_000_000
@@ -69,6 +70,8 @@ def ordered(cluster: Path, paths: Sequence[Path]) -> JobRequest:
         check(scenario, cluster, source=str(path))
         if scenario.rule_files:
             raise OrderError(f"{path}: rules: a Job does not take files of rules along; play it from here")
+        if isinstance(scenario.workload, ApplicationWorkload):
+            raise OrderError(f"{path}: workload: a Job does not take your program along; play it from here")
         try:
             fitted(scenario, cluster)
         except NotPlayableError as error:
