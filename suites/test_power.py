@@ -24,6 +24,7 @@ from rabbitmq_resilience.nemesis.stop import Stop
 from rabbitmq_resilience.runner.judging import Result
 from rabbitmq_resilience.scenario.expectations import Expectation
 from rabbitmq_resilience.scenario.guarantees import promised, promising, versions
+from rabbitmq_resilience.scenario.known_defects import OLDER_COPY_LEADS
 from rabbitmq_resilience.scenario.model import Phases, Scenario
 from rabbitmq_resilience.workload.services import ProcessingStep
 from suites.case_study import AWAY_S, FIRST_STEP_S, PHASES, RECOVERED_WITHIN_S
@@ -86,18 +87,6 @@ MNESIA_NOT_FLUSHED = Expectation(
     trace="forgets_with_power",
     documentation="Mnesia does not flush its transaction log when a transaction is committed (reference manual, "
     "mnesia:sync_log/0; erlang/otp#3975).",
-)
-
-#: All three nodes of a mirrored queue were away at one moment, and the one that had been cut off came back first with
-#: its older copy (3.10.8: 2 of 2 runs).
-OLDER_COPY_LEADS = Expectation(
-    broker="<4",
-    verdict=Verdict.INVALID,
-    invariant="no_loss",
-    intermittent=True,
-    queue_types=("mirrored",),
-    trace="all_mirrors_were_away",
-    documentation="A mirror that rejoins throws away what it has (RabbitMQ 3.13, Classic Queue Mirroring).",
 )
 
 #: Entries of a quorum queue's log have checksums. A node that finds one wrong in its write-ahead log does not start. A

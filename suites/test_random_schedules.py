@@ -25,6 +25,8 @@ pytestmark = pytest.mark.random_schedules
 
 #: How many examples are drawn at once, at 20 ms each. A seed draws the same examples only for the same number.
 EXAMPLES_AT_ONCE = 50
+#: So that a session of the next seed does not draw what a long one of this seed has drawn.
+SEEDS_APART = 1_000_003
 
 
 @pytest.fixture
@@ -54,7 +56,8 @@ def test_random_schedules(  # noqa: PLR0917 - fixtures
         if random_of is not None and random_of.schedule:
             yield random_of
         for more in itertools.count():
-            yield from draw_scenarios(strategy, from_seed=from_seed + more, count=EXAMPLES_AT_ONCE)
+            own = from_seed + more * SEEDS_APART
+            yield from draw_scenarios(strategy, from_seed=own, count=EXAMPLES_AT_ONCE)
 
     if pytestconfig.getoption("--check-only"):
         assert len(list(itertools.islice(examples(), EXAMPLES_AT_ONCE))) == EXAMPLES_AT_ONCE

@@ -33,6 +33,7 @@ from rabbitmq_resilience.scenario.known_defects import (
     DECIDES_TOO_SOON,
     DISCARDS_TOO_MUCH,
     DOES_NOT_PAUSE,
+    OLDER_COPY_LEADS,
     STAYS_PARTED_AFTER_A_BLIP,
     as_demanded,
 )
@@ -81,7 +82,9 @@ def rescheduled(draw: st.DrawFn, base: Scenario, *, driver: str) -> ValidatedSce
 def draw_scenarios(
     strategy: SearchStrategy[ValidatedScenario], *, from_seed: int, count: int
 ) -> Sequence[ValidatedScenario]:
-    """Return ``count`` scenarios, the same for the same seed and count, or fewer if there are no more.
+    """Return ``count`` scenarios, or fewer if there are no more.
+
+    They are the same for the same seed, count and loaded modules, whose numbers Hypothesis draws.
 
     Hypothesis only draws. Its shrinker trusts a single run, so a failure in every second run would mislead it. It draws
     the simplest scenario first, for every seed; that one is left out. Then it draws small ones, so the scenarios are
@@ -169,7 +172,7 @@ def _demanded(topology: Topology, workload: Workload) -> dict[str, Mapping[str, 
 
 def _known(topology: Topology, workload: Workload, demanded: Sequence[str]) -> tuple[Expectation, ...]:
     """Return the known defects that may break demanded promises in some runs. A quorum queue never loses anything."""
-    known = [*CUT_OFF_AS_IT_STARTS]
+    known = [*CUT_OFF_AS_IT_STARTS, OLDER_COPY_LEADS]
     choice = topology.pause_if_all_down
     if topology.partition_handling == "autoheal" or (choice is not None and choice.recover == "autoheal"):
         known += [DECIDES_TOO_SOON, BREAKS_OFF_HEALING, DISCARDS_TOO_MUCH]

@@ -199,6 +199,19 @@ GIVES_UP_AS_A_PEER_STOPS = _defect(
 )
 
 
+#: All three nodes of a mirrored queue were away at one moment, and the one that had been cut off came back first with
+#: its older copy (3.10.8: 2 of 2 runs).
+OLDER_COPY_LEADS = Expectation(
+    broker="<4",
+    verdict=Verdict.INVALID,
+    invariant="no_loss",
+    intermittent=True,
+    queue_types=("mirrored",),
+    trace="all_mirrors_were_away",
+    documentation="A mirror that rejoins throws away what it has (RabbitMQ 3.13, Classic Queue Mirroring).",
+)
+
+
 def known_hangs(workload: Workload, *, demanded: Collection[str]) -> tuple[Expectation, ...]:
     """Return the expectations of defects by which a restarted node may not come back.
 
