@@ -80,16 +80,20 @@ class SidesStep(ScheduledFault):
             return {"between": str(error)}
         return {}
 
-    def _links(self, topology: Topology) -> frozenset[Link]:
+    def _links(self, topology: Topology, *, one_way: bool = False) -> frozenset[Link]:
         if not all(target == REST or is_fixed(target) for target in self.between):
-            return possible_links(self.between, topology)
-        return links_between(Resolver.without_chance(topology).sides(self.between))
+            return possible_links(self.between, topology, one_way=one_way)
+        return links_between(Resolver.without_chance(topology).sides(self.between), one_way=one_way)
 
 
 class DirectedSidesStep(SidesStep):
     """With ``one_way``, only what the first of two sides sends to the second is lost."""
 
     one_way: bool = False
+
+    def cut_links(self, topology: Topology) -> frozenset[Link]:
+        """Return the links that are cut. The footprint has their ways back too, which probes need."""
+        return self._links(topology, one_way=self.one_way)
 
     def problems(self, topology: Topology, workload: WorkloadBase) -> Mapping[str, str]:
         if self.one_way and len(self.between) != 2:

@@ -90,6 +90,18 @@ def test_each_act_names_its_machines(cluster: Path, step: str, act: str, at: set
     assert by == {f"ssh chaos@{address[host]}" for host in at}
 
 
+@pytest.mark.parametrize(
+    ("step", "receivers"),
+    [
+        ("{at_s: 1, for_s: 40, fault: partition, links: 'a1 -> b1'}", {"host2"}),
+        ("{at_s: 1, for_s: 40, fault: partition, links: 'a1 <-> b1'}", {"host1", "host2"}),
+        ("{at_s: 1, for_s: 40, fault: partition, between: [zone:a, rest], one_way: true}", {"host2", "host3"}),
+    ],
+)
+def test_a_cut_of_one_way_is_done_at_the_machines_that_receive(cluster: Path, step: str, receivers: set[str]) -> None:
+    assert machines(told(cluster, step)) == receivers
+
+
 def test_what_is_done_to_our_own_clients_is_done_on_no_machine(cluster: Path, message: Messages) -> None:
     lines = told(cluster, "{at_s: 2, for_s: 6, fault: kill_client, client: 'publisher:0'}")
     message("\n".join(lines[1:]))

@@ -15,6 +15,7 @@ from rabbitmq_resilience.model.actions import ACTIONS, HEALING_TEXT, backends_of
 from rabbitmq_resilience.model.links import Link
 from rabbitmq_resilience.nemesis.fault_catalogue import AnyFault
 from rabbitmq_resilience.nemesis.flapping import Flapping
+from rabbitmq_resilience.nemesis.partition_sides import DirectedSidesStep
 from rabbitmq_resilience.scenario.model import Scenario
 from rabbitmq_resilience.workload.application_model import ApplicationWorkload
 from rabbitmq_resilience.workload.workload_model import Workload
@@ -71,7 +72,10 @@ def _places(step: AnyFault, scenario: Scenario, stated: ClusterFile, names: dict
     ends = _ends(step, scenario, stated)
     for node in sorted(footprint.acted_on & names.keys()):
         yield f"{names[node]}, by {stated.offers.reached_by(names[node])}; {ends}"
-    links = {link for link in footprint.links | footprint.packets if link.client is None}
+    touched = footprint.links | footprint.packets
+    if isinstance(step, DirectedSidesStep):
+        touched = step.cut_links(scenario.topology)
+    links = {link for link in touched if link.client is None}
     sent = "delay" in footprint.acts and stated.offers.kubernetes is None  # pods delay what they receive
     for node in sorted({link.source if sent else link.target for link in links}):
         peers = {link.target for link in links if link.source == node} if sent else _sources(links, node)
