@@ -13,6 +13,7 @@ from rabbitmq_resilience.model.access import Access
 from rabbitmq_resilience.model.yaml_files import (
     FileKind,
     FileRefusedError,
+    Lines,
     Location,
     Problem,
     ProblemError,
@@ -53,7 +54,7 @@ def load(path: Path) -> KnownCluster:
     except ProblemError as error:
         raise ClusterFileError(str(path), [error.problem]) from None
     except ValidationError as error:
-        found = dict.fromkeys(type_problems(error, document.lines, _KIND))
+        found = dict.fromkeys(_placed(one, document.lines) for one in type_problems(error, document.lines, _KIND))
         raise ClusterFileError(str(path), list(found)) from None
     except (TypeError, ValueError) as error:
         raise ClusterFileError(str(path), [Problem((), None, no_field_takes(error, _KIND))]) from None
@@ -68,6 +69,18 @@ def load(path: Path) -> KnownCluster:
         text = f"{access.ca} holds no certificates: {error.strerror or error}"
         raise ClusterFileError(str(path), [Problem(("ca",), document.lines.of(("ca",)), text)]) from None
     return KnownCluster(stated, access, path)
+
+
+def _placed(problem: Problem, lines: Lines) -> Problem:
+    """Return a problem of several fields with the location that its text begins with, as in ``offers.ssh: TEXT``."""
+    field, _, text = problem.text.partition(": ")
+    stated = tuple(field.split("."))
+    location = stated
+    while location and not lines.has(location):
+        location = location[:-1]
+    if problem.location or not location:
+        return problem
+    return Problem(location, lines.of(location), text if location == stated else problem.text)
 
 
 def _fields_at(loc: Location) -> tuple[str, ...]:

@@ -246,9 +246,9 @@ class ClusterFile(Spec):
     def _apart(self) -> Self:
         """Refuse two nodes with one address: acts on the one would be done and proven at the other."""
         reached: dict[str, Callable[[AttachedNode], str]] = {
-            "amqp": lambda node: _place(node.amqp),
-            "management": lambda node: _place(node.management),
-            "prometheus": lambda node: _place(node.prometheus or ""),
+            "nodes: amqp": lambda node: _place(node.amqp),
+            "nodes: management": lambda node: _place(node.management),
+            "nodes: prometheus": lambda node: _place(node.prometheus or ""),
         }
         if ssh := self.offers.ssh:
             reached["offers.ssh.addresses"] = lambda node: ssh.host_of(node.name).lower()
