@@ -277,7 +277,7 @@ class Doing:
             try:
                 do(script)
             except MachineError as error:
-                raise MachineError(f"{act.do.strip()!r} on {error}") from error
+                raise type(error)(f"{act.do.strip()!r} on {error}") from error
             self._await(True, "to hold")
 
     def heal(self) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from rabbitmq_resilience.extensions.attached.machine import AbsentError, Machine, MachineError
 
@@ -140,12 +140,17 @@ def arm(machine: Machine, key: str, *, heal: str, after_s: float) -> None:
 def doing(machine: Machine, key: str, *, heal: str, for_s: float) -> Iterator[Callable[[str], None]]:
     """Yield a function that runs a script which takes its time; ``for_s`` counts from the end of the context.
 
-    If the injection is healed while the script still runs, the script is ended first.
+    If the injection is healed while the script still runs, or if the script takes too long, it is ended first.
     """
     arm(machine, key, heal=heal, after_s=for_s + DONE_WITHIN_S)
 
     def do(script: str) -> None:
-        machine.run(_DO, f"{machine.state}/{key}", script, timeout_s=DONE_WITHIN_S)
+        try:
+            machine.run(_DO, f"{machine.state}/{key}", script, timeout_s=DONE_WITHIN_S)
+        except MachineError:
+            with suppress(MachineError):  # otherwise its healing ends it
+                machine.run(_IS_OURS + _END, f"{machine.state}/{key}")
+            raise
 
     yield do
     arm(machine, key, heal=heal, after_s=for_s)

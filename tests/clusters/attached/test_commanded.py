@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from rabbitmq_resilience.extensions.attached import commanded, watchdog
@@ -19,7 +22,7 @@ from rabbitmq_resilience.extensions.attached.commanded import (
     key_of,
 )
 from rabbitmq_resilience.extensions.attached.journal import Journal, journal_file
-from rabbitmq_resilience.extensions.attached.machine import MachineError
+from rabbitmq_resilience.extensions.attached.machine import MachineError, UnansweredError
 from rabbitmq_resilience.extensions.attached.offers import CommandedAct, Commands
 from rabbitmq_resilience.extensions.attached.packet_rules import DROP
 from rabbitmq_resilience.model.links import Link
@@ -61,6 +64,34 @@ def test_what_takes_longer_than_it_lasts_is_done_before_it_is_healed(keeper: Our
     process = found.process()
     assert process is not None
     assert process.name == "another"
+
+
+class Impatient(OurMachine):
+    """Waits for a script that does an act only until that has written the file ``started``."""
+
+    def run(self, script: str, *arguments: str, timeout_s: float = 20.0) -> str:
+        if timeout_s != watchdog.DONE_WITHIN_S:
+            return super().run(script, *arguments, timeout_s=timeout_s)
+        started = Path(self.state).parent / "here" / "started"
+
+        def go_on() -> None:
+            with suppress(MachineError):  # it is killed
+                super(Impatient, self).run(script, *arguments, timeout_s=60)
+
+        threading.Thread(target=go_on).start()
+        wait_until(lambda: started.exists() and started.read_text().strip(), timeout_s=60, what="the act to begin")
+        raise UnansweredError("it took too long")
+
+
+@pytest.mark.core
+def test_what_takes_too_long_is_ended_with_all_that_it_has_started(keeper: OurMachine) -> None:
+    machine = Impatient(keeper.state)
+    found = broker(machine, stop=CommandedAct(do="sleep 3600 & echo $! > started; wait", proof="true", heal="true"))
+    with pytest.raises(UnansweredError, match="it took too long"):
+        found.stop(for_s=60)
+    started = int((Path(keeper.state).parent / "here" / "started").read_text())
+    wait_until(lambda: not psutil.pid_exists(started), timeout_s=10, what="its process to be gone")
+    watchdog.heal(keeper, f"{key_of('rabbit@h1')}-stop")
 
 
 @pytest.mark.attached
