@@ -55,7 +55,7 @@ class LinkCuts(Protocol):
 
     def attested(self, links: Collection[Link]) -> Mapping[Link, bool] | None:
         """Return {link: whether it is cut now} for the links between brokers, if the command that cuts them can check
-        this. Return None if only probes can."""
+        this; links for which the check gives no answer are left out. Return None if only probes can."""
         ...
 
 

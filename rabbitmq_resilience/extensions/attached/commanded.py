@@ -221,8 +221,17 @@ class CommandedLinks(HeldLinks):
         return self.stated.keys()
 
     def attested(self, links: Collection[Link]) -> Mapping[Link, bool]:
+        """Return whether each link is cut, by its proof. Links whose proof does not say are left out."""
+
+        def holds(link: Link) -> bool | None:
+            try:
+                return self._of(link).in_effect()
+            except UnansweredError:
+                return None
+
         ordered = sorted(links)
-        return dict(zip(ordered, on_each(ordered, lambda link: self._of(link).in_effect()), strict=True))
+        found = zip(ordered, on_each(ordered, holds), strict=True)
+        return {link: held for link, held in found if held is not None}
 
     def _bring(self, how: Treatment, links: Collection[Link]) -> None:  # noqa: ARG002 - it can only cut
         on_each(links, self._bring_one)

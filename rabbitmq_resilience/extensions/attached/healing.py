@@ -181,9 +181,12 @@ def _packets(act: str, node: str, known: KnownCluster, backends: NodeBackends) -
     stated = {one.name: one for one in known.stated.nodes}
     if backends.links.commanded is None:
         return "there is no way to see whether its packets arrive"
-    cut = backends.links.commanded(stated).attested([Link(peer, node) for peer in stated if peer != node]) or {}
-    still = sorted(link.source for link, holds in cut.items() if holds)
-    return f"by its proof it is cut off from {', '.join(still)}" if still else ""
+    links = [Link(peer, node) for peer in stated if peer != node]
+    cut = backends.links.commanded(stated).attested(links) or {}
+    if still := sorted(link.source for link, holds in cut.items() if holds):
+        return f"by its proof it is cut off from {', '.join(still)}"
+    unknown = sorted(link.source for link in links if link not in cut)
+    return f"its proof does not say whether it is cut off from {', '.join(unknown)}" if unknown else ""
 
 
 @contextmanager

@@ -183,6 +183,17 @@ def test_a_link_is_not_whole_before_its_proof_says_so(keeper: OurMachine, tmp_pa
 
 
 @pytest.mark.core
+@pytest.mark.parametrize(
+    ("proof", "found"), [("true", {True}), ("false", {False}), ("exit 255", set()), ("./no", set())]
+)
+def test_a_proof_that_gives_no_answer_shows_neither(keeper: OurMachine, proof: str, found: set[bool]) -> None:
+    act = CommandedAct(do="true", proof=proof, heal="true")
+    folder = Path(keeper.state).parent / "here"
+    links = CommandedLinks(act, keeper, folder, {"a1": node("rabbit@h1"), "b1": node("rabbit@h2")})
+    assert {*links.attested([Link("a1", "b1")]).values()} == found
+
+
+@pytest.mark.core
 def test_heal_forgets_nothing_that_it_has_not_seen(
     keeper: OurMachine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
