@@ -138,7 +138,7 @@ def most_killed(of: Scenario) -> int:
 def test_steps_that_wait_for_others_count_as_in_all_sets_of_steps() -> None:
     source = random.Random(4711)  # noqa: S311 - it draws cases
     counted = 0
-    while counted < 150:
+    while counted < 80:
         try:
             of = scenario(*drawn_steps(source))
         except fault_file.FaultFileError:
