@@ -91,7 +91,7 @@ def _url(schemes: Mapping[str, int]) -> AfterValidator:
             raise ValueError("has something behind a ? or # in it; leave that out")
         try:
             parts = urlsplit(text)
-            usable = parts.scheme in schemes and parts.hostname and parts.port != 0 and len(text.split()) == 1
+            usable = parts.scheme in schemes and parts.hostname and parts.port != 0 and text.split() == [text]
         except ValueError:  # the port is no number
             usable = False
         else:
