@@ -17,7 +17,7 @@ from urllib.parse import quote
 from rabbitmq_resilience.extensions.attached import watchdog
 from rabbitmq_resilience.extensions.attached.cluster_model import AttachedNode
 from rabbitmq_resilience.extensions.attached.held_links import HeldLinks, on_each
-from rabbitmq_resilience.extensions.attached.machine import MachineError, UnansweredError
+from rabbitmq_resilience.extensions.attached.machine import MachineError, NoAnswerError
 from rabbitmq_resilience.extensions.attached.offers import CommandedAct, Commands
 from rabbitmq_resilience.extensions.attached.packet_rules import Treatment
 from rabbitmq_resilience.model.links import Link
@@ -56,7 +56,7 @@ class OurMachine:
 def run_here(script: str, arguments: tuple[str, ...], environ: Mapping[str, str], *, timeout_s: float) -> str:
     """Run a script by this machine's shell, and return what it printed.
 
-    A script that takes longer than ``timeout_s`` is ended with all its processes. Raise UnansweredError if it takes
+    A script that takes longer than ``timeout_s`` is ended with all its processes. Raise NoAnswerError if it takes
     longer, cannot be run or is ended by a signal, and MachineError if it fails otherwise.
     """
     running = subprocess.Popen(
@@ -76,11 +76,11 @@ def run_here(script: str, arguments: tuple[str, ...], environ: Mapping[str, str]
             with suppress(ProcessLookupError):
                 os.killpg(running.pid, signal.SIGKILL)
             if isinstance(error, OSError | subprocess.TimeoutExpired):
-                raise UnansweredError(f"this machine: no answer within {timeout_s:g} s") from error
+                raise NoAnswerError(f"this machine: no answer within {timeout_s:g} s") from error
             raise
     if running.returncode:
         words = (err or out).strip()[:1000] or "it printed nothing"
-        failed = UnansweredError if running.returncode in _NO_ANSWER or running.returncode < 0 else MachineError
+        failed = NoAnswerError if running.returncode in _NO_ANSWER or running.returncode < 0 else MachineError
         raise failed(f"this machine: ended with status {running.returncode}: {words}")
     return out
 
@@ -226,7 +226,7 @@ class CommandedLinks(HeldLinks):
         def holds(link: Link) -> bool | None:
             try:
                 return self._of(link).in_effect()
-            except UnansweredError:
+            except NoAnswerError:
                 return None
 
         ordered = sorted(links)
@@ -295,10 +295,10 @@ class Doing:
             self.around.run(self.act.heal, self.keeper, timeout_s=watchdog.HEALED_WITHIN_S)
 
     def in_effect(self) -> bool:
-        """Return whether the act is in effect, by its own proof. Raise UnansweredError if the proof does not say."""
+        """Return whether the act is in effect, by its own proof. Raise NoAnswerError if the proof does not say."""
         try:
             self.around.run(self.act.proof, self.keeper, timeout_s=_LOOKED_WITHIN_S)
-        except UnansweredError:
+        except NoAnswerError:
             raise
         except MachineError:
             return False
@@ -308,7 +308,7 @@ class Doing:
         """Return, in words, why the act is not known to be over; empty if its proof holds no longer."""
         try:
             return f"the proof {self.act.proof!r} still holds" if self.in_effect() else ""
-        except UnansweredError as error:
+        except NoAnswerError as error:
             return f"the proof does not say whether it is over: {error}"
 
     def await_over(self) -> None:
@@ -319,7 +319,7 @@ class Doing:
         def looked() -> bool | str:
             try:
                 return self.in_effect()
-            except UnansweredError as error:
+            except NoAnswerError as error:
                 return str(error)
 
         try:

@@ -17,7 +17,7 @@ class MachineError(ClusterError):
     """A machine could not be reached, or a script failed there; the text has the machine's output."""
 
 
-class UnansweredError(MachineError):
+class NoAnswerError(MachineError):
     """A script gave no answer: it took too long, could not be run, or did not reach the node."""
 
 

@@ -22,7 +22,7 @@ from rabbitmq_resilience.extensions.attached.commanded import (
     key_of,
 )
 from rabbitmq_resilience.extensions.attached.journal import Journal, journal_file
-from rabbitmq_resilience.extensions.attached.machine import MachineError, UnansweredError
+from rabbitmq_resilience.extensions.attached.machine import MachineError, NoAnswerError
 from rabbitmq_resilience.extensions.attached.offers import CommandedAct, Commands
 from rabbitmq_resilience.extensions.attached.packet_rules import DROP
 from rabbitmq_resilience.model.links import Link
@@ -80,14 +80,14 @@ class Impatient(OurMachine):
 
         threading.Thread(target=go_on).start()
         wait_until(lambda: started.exists() and started.read_text().strip(), timeout_s=60, what="the act to begin")
-        raise UnansweredError("it took too long")
+        raise NoAnswerError("it took too long")
 
 
 @pytest.mark.core
 def test_what_takes_too_long_is_ended_with_all_that_it_has_started(keeper: OurMachine) -> None:
     machine = Impatient(keeper.state)
     found = broker(machine, stop=CommandedAct(do="sleep 3600 & echo $! > started; wait", proof="true", heal="true"))
-    with pytest.raises(UnansweredError, match="it took too long"):
+    with pytest.raises(NoAnswerError, match="it took too long"):
         found.stop(for_s=60)
     started = int((Path(keeper.state).parent / "here" / "started").read_text())
     wait_until(lambda: not psutil.pid_exists(started), timeout_s=10, what="its process to be gone")
