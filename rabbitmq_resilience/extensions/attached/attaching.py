@@ -29,7 +29,12 @@ from rabbitmq_resilience.extensions.attached.machine_links import AttachedLinks,
 from rabbitmq_resilience.extensions.attached.missing_tools import lacking
 from rabbitmq_resilience.extensions.attached.node_backends import NodeBackends, reached
 from rabbitmq_resilience.extensions.attached.nodes import AttachedNodes
-from rabbitmq_resilience.extensions.attached.same_cluster import is_default_name, mixed, strangers_by_amqp
+from rabbitmq_resilience.extensions.attached.same_cluster import (
+    is_default_name,
+    mixed,
+    refuse_other_node,
+    strangers_by_amqp,
+)
 from rabbitmq_resilience.extensions.attached.shape import matched
 from rabbitmq_resilience.extensions.attached.vhosts import GivenVhostApi, Made, api_of, not_empty
 from rabbitmq_resilience.extensions.attached.whole import not_whole
@@ -91,10 +96,7 @@ def look_at(known: KnownCluster) -> FoundCluster:
                 rows_by[node.name] = api.get("nodes", params={"columns": _COLUMNS})
             except (ApiError, ApiUnreachable) as error:
                 raise WrongClusterError(f"{node.name} does not report its state: {error}") from error
-        if overview.get("node") != node.name:
-            raise WrongClusterError(
-                f"{node.management} is stated as that of {node.name}, but {overview.get('node')} answers there"
-            )
+        refuse_other_node(node, overview)
         names[node.name] = str(overview.get("cluster_name"))
         versions[node.name] = str(overview["rabbitmq_version"])
     if texts := list(mixed(rows_by)):

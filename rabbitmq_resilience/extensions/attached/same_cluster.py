@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from rabbitmq_resilience.extensions.attached.cluster_file import KnownCluster
+from rabbitmq_resilience.extensions.attached.cluster_model import AttachedNode
 from rabbitmq_resilience.model.errors import WrongClusterError
 from rabbitmq_resilience.sut.broker.management import ApiError, ApiUnreachable, ManagementApi
 from rabbitmq_resilience.sut.broker.server_properties import server_properties
@@ -41,6 +42,14 @@ def is_default_name(name: str, node: str) -> bool:
     return name.partition("@")[0] == node.partition("@")[0]
 
 
+def refuse_other_node(node: AttachedNode, overview: Mapping[str, Any]) -> None:
+    """Raise WrongClusterError if ``overview``, which the node's management API gave, is that of another node."""
+    if overview.get("node") != node.name:
+        raise WrongClusterError(
+            f"{node.management} is stated as that of {node.name}, but {overview.get('node')} answers there"
+        )
+
+
 def refuse_others(known: KnownCluster, apis: Sequence[ManagementApi]) -> None:
     """Raise WrongClusterError if another node, or a node of another cluster, answers at an address of the file.
 
@@ -51,10 +60,7 @@ def refuse_others(known: KnownCluster, apis: Sequence[ManagementApi]) -> None:
             overview = api.overview()
         except (ApiError, ApiUnreachable):
             continue
-        if overview.get("node") != node.name:
-            raise WrongClusterError(
-                f"{node.management} is stated as that of {node.name}, but {overview.get('node')} answers there"
-            )
+        refuse_other_node(node, overview)
         name = str(overview.get("cluster_name"))
         if name != known.stated.cluster and not is_default_name(name, node.name):
             raise WrongClusterError(

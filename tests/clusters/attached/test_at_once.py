@@ -11,6 +11,7 @@ import pytest
 from rabbitmq_resilience.extensions.attached.at_once import most_at_once
 from rabbitmq_resilience.extensions.attached.held_links import out_of_reach
 from rabbitmq_resilience.model.links import Link, largest_group, nodes_treating
+from rabbitmq_resilience.nemesis.kill import Kill
 from rabbitmq_resilience.nemesis.partition import Partition
 from rabbitmq_resilience.scenario import fault_file
 from rabbitmq_resilience.scenario.model import Scenario
@@ -121,17 +122,17 @@ def most_killed(of: Scenario) -> int:
     def overlap(i: int, j: int) -> bool:
         if i in awaited(j) or j in awaited(i):
             return False
-        spans = [(step.at_s, step.ends_s) for step in (schedule[i], schedule[j])]
-        if any(at is None or end is None for at, end in spans):
+        one, two = schedule[i], schedule[j]
+        if one.at_s is None or one.ends_s is None or two.at_s is None or two.ends_s is None:
             return True
-        (one, one_ends), (two, two_ends) = spans
-        return bool(one <= two_ends and two <= one_ends)  # type: ignore[operator]
+        return one.at_s <= two.ends_s and two.at_s <= one.ends_s
 
     most = 0
     for size in range(1, len(schedule) + 1):
         for group in itertools.combinations(range(len(schedule)), size):
             if all(overlap(i, j) for i, j in itertools.combinations(group, 2)):
-                most = max(most, len({schedule[i].node for i in group}))  # type: ignore[attr-defined]
+                steps = [schedule[i] for i in group]
+                most = max(most, len({step.node for step in steps if isinstance(step, Kill)}))
     return most
 
 
