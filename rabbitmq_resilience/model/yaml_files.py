@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,12 @@ from yaml.constructor import ConstructorError
 
 FILE_BYTES_MAX = 1_000_000
 DEPTH_MAX = 32
+#: Numbers that YAML 1.1 reads otherwise than people do, and why (yaml.org/type/int.html).
+_MISREAD = {
+    re.compile(r"[-+]?0[0-7_]+"): "a number that begins with 0 in base 8; write it without that 0",
+    re.compile(r"[-+]?[1-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?"): "numbers with colons in base 60; write one number",
+}
+_NUMBERS = frozenset({"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"})
 #: The beginning of a value that a draft leaves for people to fill in.
 FILL_IN = "FILL IN"
 
@@ -124,8 +131,8 @@ def read_text(path: Path, kind: FileKind) -> str:
 def parsed(text: str, kind: FileKind) -> Document:
     """Return the document in ``text``.
 
-    Raise ProblemError if it is no YAML, is nested too deep, uses an anchor, or has a field twice: each of these hides a
-    mistake."""
+    Raise ProblemError if it is no YAML, is nested too deep, uses an anchor, has a field twice, or a number that
+    YAML reads otherwise than people: each of these hides a mistake."""
     try:
         _refuse_depth(text)
         loader = _Loader(text)
@@ -201,7 +208,7 @@ def _refuse_depth(text: str) -> None:
 
 
 def _refuse_oddities(root: yaml.Node | None, lines: Lines, kind: FileKind) -> None:
-    """Raise ProblemError for anchors, repeated fields, and fields whose name is no text."""
+    """Raise ProblemError for anchors, repeated fields, misread numbers, and fields whose name is no text."""
     if not isinstance(root, yaml.MappingNode):
         raise ProblemError(Problem((), 1, f"a {kind.noun} is a mapping that begins with 'version: 1'"))
     seen: set[int] = set()
@@ -211,6 +218,10 @@ def _refuse_oddities(root: yaml.Node | None, lines: Lines, kind: FileKind) -> No
             raise ProblemError(Problem(location[:3], lines.of(location[:3]), text))
         if id(node) in seen:
             text = f"anchors are not used in {kind.noun}s; write it out"
+            raise ProblemError(Problem(location, lines.of(location), text))
+        misread = [why for how, why in _MISREAD.items() if node.tag in _NUMBERS and how.fullmatch(node.value)]
+        if misread:
+            text = (f"got {node.value}; " if kind.echoes else "") + f"YAML reads {misread[0]}, or use quotes"
             raise ProblemError(Problem(location, lines.of(location), text))
         seen.add(id(node))
 
