@@ -6,7 +6,7 @@ their order, on what there was at the begin. Which are durable follows from the 
 ``ordered``: the flush of a folder makes durable the earlier operations on names in it; that of a file, the earlier
 operations that touched it (created, linked, moved, removed or replaced it). A durable operation needs the earlier ones
 on its names, on the files and folders it touched, on the folders that its names lie in, and inside folders that it
-removed. A rename that becomes durable makes durable the data that its file had at the flush.
+removed. A rename that replaces a file, and becomes durable, makes durable the data that its file had at the rename.
 
 ``posix``: a name is durable if its folder was flushed after it changed; data, if its file was.
 """
@@ -83,13 +83,16 @@ def replay(content: bytes, edits: Iterable[Edit]) -> bytes:
 
 @dataclass(eq=False)
 class Operation:
-    """One operation on names: what each of its names leads to after it, and which nodes it touched and removed."""
+    """One operation on names: what each of its names leads to after it, and which nodes it touched and removed.
+
+    ``replacing``: the file that was renamed, if it replaced another one.
+    """
 
     when: int
     names: dict[Name, Node | None]
     touched: set[Node]
     removed: set[Folder]
-    renamed: File | None = None
+    replacing: File | None = None
 
     def needs(self, other: Operation) -> bool:
         folders = {folder for folder, _ in self.names}
@@ -155,11 +158,15 @@ class Volume:
         return folder.names[name]
 
     def change(
-        self, names: dict[Name, Node | None], *touched: Node, removed: Folder | None = None, renamed: File | None = None
+        self,
+        names: dict[Name, Node | None],
+        *touched: Node,
+        removed: Folder | None = None,
+        replacing: File | None = None,
     ) -> None:
         """Do an operation on names, and remember it."""
         gone = set() if removed is None else {removed}
-        self.operations.append(Operation(next(self._clock), dict(names), {*touched}, gone, renamed))
+        self.operations.append(Operation(next(self._clock), dict(names), {*touched}, gone, replacing))
         set_names(names)
 
     def edit(self, file: File, offset: int, data: bytes | None, *, is_write: bool = True) -> None:
@@ -217,9 +224,9 @@ class Volume:
                     break
                 durable |= needed
             for operation in durable - before:
-                if operation.renamed is not None:
-                    had = sum(edit.when < flush.when for edit in operation.renamed.edits)
-                    kept[operation.renamed] = max(had, kept.get(operation.renamed, 0))
+                if operation.replacing is not None:
+                    had = sum(edit.when < operation.when for edit in operation.replacing.edits)
+                    kept[operation.replacing] = max(had, kept.get(operation.replacing, 0))
         return sorted(durable, key=lambda operation: operation.when)
 
 

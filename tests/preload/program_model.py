@@ -179,7 +179,7 @@ class Program:
             {self.volume.parent(old): None, (folder, name): moved},
             *touched,
             removed=replaced if isinstance(replaced, Folder) else None,
-            renamed=moved if isinstance(moved, File) else None,
+            replacing=moved if isinstance(moved, File) and replaced is not None else None,
         )
 
     @staticmethod

@@ -12,7 +12,8 @@
  *   - that touched the files or folders that it touches,
  *   - that touched the folders of its entries,
  *   - on names in a folder that it removes or replaces.
- * When a rename becomes durable, the data that the file had at the beginning of that flush is durable, too. */
+ * A rename that replaces a file lets the data that the file had then be written first (ext4, option auto_da_alloc), so
+ * that this data is durable with it. Under a new name, and what is written later, needs a flush of its own. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -82,15 +83,16 @@ static void want_inside(int index, int folder)
         want(index);
 }
 
-/* Make an operation durable with all that it needs. `number`: that of the flush. */
-static void make_durable(int wanted, uint64_t number)
+/* Make an operation durable with all that it needs. */
+static void make_durable(int wanted)
 {
     want(wanted);
     while (waiting_count) {
         const struct operation *operation = &operations[waiting[--waiting_count]];
         struct node *file = &nodes[operation->nodes[0]];
-        if (operation->kind == NAME_RENAME && !file->is_folder && file->flushed < number)
-            file->flushed = number;
+        if (operation->kind == NAME_RENAME && operation->nodes[1] != NONE && !file->is_folder &&
+            file->flushed < operation->number)
+            file->flushed = operation->number;
         for (int slot = 0; slot < 2; slot++) {
             int change = operation->changes[slot];
             want(operation->previous_touch[slot]);
@@ -111,7 +113,7 @@ void flush_folder(int folder, uint64_t number)
     for (int at = nodes[folder].last_inside; at != NONE && operations[at].number >= before;
          at = previous_inside(at, folder))
         if (operations[at].number < number)
-            make_durable(at, number);
+            make_durable(at);
     if (before < number)
         nodes[folder].synced = number;
 }
@@ -122,14 +124,14 @@ void flush_file(int file, uint64_t number)
     while (at != NONE && operations[at].number >= number)
         at = operations[at].previous_touch[operations[at].nodes[0] == file ? 0 : 1];
     if (at != NONE)
-        make_durable(at, number);
+        make_durable(at);
 }
 
 void flush_all(uint64_t number)
 {
     for (int at = 0; at < operations_count; at++)
         if (operations[at].number < number)
-            make_durable(at, number);
+            make_durable(at);
     for (int node = 0; node < nodes_count; node++)
         if (nodes[node].is_folder && nodes[node].synced < number)
             nodes[node].synced = number;
