@@ -48,6 +48,16 @@ def test_a_failed_flush_flushes_nothing(disk: Disk) -> None:
     assert [*disk.root.iterdir()] == []
 
 
+def test_a_write_that_flushes_and_fails_is_one_error(disk: Disk) -> None:
+    code = "import os; file = os.open('file', os.O_WRONLY | os.O_CREAT | os.O_DSYNC); os.write(file, b'some')"
+    for on, counted in (("flush", (0, 1)), ("write", (1, 0))):
+        before = disk.shown()
+        disk.call("set", "errors", "--errno", "EIO", "--on", on)
+        subprocess.run([sys.executable, "-I", "-S", "-c", code], cwd=disk.root, env=disk.environment, check=False)
+        after = disk.shown()
+        assert tuple(after[kind]["errors"] - before[kind]["errors"] for kind in ("writes", "flushes")) == counted
+
+
 def test_one_in_n_fails_on_the_files_of_a_glob(disk: Disk) -> None:
     options = ("--errno", "ENOSPC", "--on", "both", "--one-in", "3", "--files", "f*")
     disk.call("set", "errors", *options)
@@ -95,6 +105,10 @@ def test_files_outside_of_the_roots_are_not_followed(disk: Disk, tmp_path: Path)
         ("os.pwritev(file, [b'text'], 0, os.RWF_DSYNC)", "pwritev2 RWF_DSYNC or RWF_SYNC"),
         ("os.link('file', '../linked')", "rename or link across the roots"),
         ("libc.chroot(b'.')", "chroot"),
+        (
+            "os.posix_spawn('/bin/true', ['true'], {}, file_actions=[(os.POSIX_SPAWN_OPEN, 1, 'file', os.O_RDWR, 0)])",
+            "posix_spawn with a file to open",
+        ),
     ],
 )
 def test_calls_that_cannot_be_followed_are_counted(disk: Disk, code: str, name: str) -> None:

@@ -63,13 +63,14 @@ int change_begin(struct change *change, int fd, enum change_kind kind, int64_t o
         if (!is_followed(fd, &status))
             return 0;
         change->began_ns = clock_ns();
+        change->failed_on = ON_WRITE;
         change->error = fault_of(ON_WRITE, fd);
+        if (!change->error && change->flushes) {
+            change->failed_on = ON_FLUSH;
+            change->error = fault_of(ON_FLUSH, fd);
+        }
         if (change->error)
             return 1;
-        if (change->flushes && (change->error = fault_of(ON_FLUSH, fd)) != 0) {
-            atomic_fetch_add(&control->flushes.errors, 1);
-            return 1;
-        }
     } else
         change->began_ns = clock_ns();
     if (log_lock(change->inode) != 0)
@@ -102,7 +103,7 @@ long change_end(struct change *change, long result)
     struct log_mark mark = {0};
     int flushed = 0;
     if (change->error) {
-        count_call(ON_WRITE, change->began_ns, 1, 0);
+        count_call(change->failed_on, change->began_ns, 1, 0);
         return -change->error;
     }
     if (change->place >= 0 && (result < 0 || (change->kind == CHANGE_WRITE && (uint64_t)result != change->length)))

@@ -56,7 +56,7 @@ struct change {
     uint64_t inode, length, began_ns;
     long log, place;
     enum change_kind kind;
-    int error, flushes, counted;
+    int error, failed_on, flushes, counted;
 };
 
 /* For `write_flags`: the change is part of another call, which is neither slowed down nor counted. */

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <spawn.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -105,6 +106,12 @@ PASSED_ON(int, mkstemps64, (char *path, int ending), (path, ending), count_path(
 PASSED_ON(int, mkostemps, (char *path, int ending, int flags), (path, ending, flags), count_path(NF_MKSTEMP, path))
 PASSED_ON(int, mkostemps64, (char *path, int ending, int flags), (path, ending, flags), count_path(NF_MKSTEMP, path))
 PASSED_ON(char *, mkdtemp, (char *path), (path), count_path(NF_MKSTEMP, path))
+
+/* The child opens it before it has this library. */
+PASSED_ON(int, posix_spawn_file_actions_addopen,
+          (posix_spawn_file_actions_t * actions, int fd, const char *path, int flags, mode_t mode),
+          (actions, fd, path, flags, mode),
+          if ((flags & O_ACCMODE) != O_RDONLY || (flags & (O_CREAT | O_TRUNC))) count_path(NF_SPAWN, path))
 
 PASSED_ON(int, vdprintf, (int fd, const char *format, va_list rest), (fd, format, rest), count_file(NF_DPRINTF, fd))
 

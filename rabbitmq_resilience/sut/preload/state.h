@@ -34,6 +34,7 @@
     X(AIO, "aio_write, aio_fsync or lio_listio")                                                                   \
     X(OPENED, "openat2 or open_by_handle_at")                                                                      \
     X(RWF, "pwritev2 RWF_DSYNC or RWF_SYNC")                                                                       \
+    X(SPAWN, "posix_spawn with a file to open")                                                                    \
     X(CHROOT, "chroot")                                                                                            \
     X(DEVICE, "files on another file system than the log")                                                         \
     X(MKNOD, "mknod")                                                                                              \
