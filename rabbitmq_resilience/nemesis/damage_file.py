@@ -32,8 +32,10 @@ PATTERNS: Mapping[Kind, str] = {
     "write_ahead_log": "**/quorum/**/*.wal",
     "snapshot": "**/quorum/**/snapshots/*/*",
     "message_store": "**/msg_store_persistent/*.rdq",
-    "queue_index": "**/queues/*/*.[iq]*",
+    "queue_index": "**/queues/*/*",
 }
+#: The endings of an index, of both versions; the folder has other files, too.
+_OF_INDEX = frozenset({".idx", ".jif", ".qi"})
 #: The kinds that classic queues have, mirrored or not; the others are those of quorum queues.
 OF_CLASSIC: frozenset[Kind] = frozenset({"message_store", "queue_index"})
 #: How long the files may take to change after they were copied.
@@ -106,6 +108,7 @@ class DamageFileInjection(ProcessInjection):
                 shutil.copy(copies[node] / file.relative_to(folder), file)
             else:
                 file.write_bytes(damaged(file.read_bytes(), self.stated, self.chance))
+            offered(self.context.cluster, StoredData).settle(node)  # otherwise a later power cut undoes the damage
             after = _digest(file)
             if before == after:
                 raise ClusterError(f"{file.relative_to(folder)} of {node} is as before")
@@ -147,6 +150,8 @@ def files_of(folder: Path, kind: Kind) -> list[Path]:
         try:
             state = file.stat()
         except FileNotFoundError:  # the broker has just removed it
+            continue
+        if kind == "queue_index" and file.suffix not in _OF_INDEX:
             continue
         if file.is_file() and state.st_size:
             found.append((state.st_mtime_ns, file))

@@ -187,6 +187,10 @@ class StoredData(Protocol):
         """Return the disk of a node that was preloaded before its start (``NodeOptions.preloaded``)."""
         ...
 
+    def settle(self, node: str) -> None:
+        """Let what is stored now count as flushed: the node's process is gone, and its files were changed from here."""
+        ...
+
     def write_back(self, node: str) -> None:
         """Let all that a preloaded node has written so far count as flushed, as an operating system writes everything
         back in time."""

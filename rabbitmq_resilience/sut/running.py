@@ -197,6 +197,7 @@ class RunningCluster(Formed):
         if self.process(node) != "gone":
             raise ClusterError(f"{node} is {self.process(node)}: only a node whose process is gone can lose its data")
         shutil.rmtree(self._layout.files[node].data)
+        self.settle(node)
 
     def data_folder(self, node: str) -> Path:
         """Return the folder of all files that a node stores. The cluster then serves no further scenario."""
@@ -208,6 +209,10 @@ class RunningCluster(Formed):
         serves no further scenario."""
         self.reconfigured = True
         return self._layout.preloaded_disks[node]
+
+    def settle(self, node: str) -> None:
+        if node in self._layout.preloaded_disks:
+            self._layout.preloaded_disks[node].settle()
 
     def write_back(self, node: str) -> None:
         # Locks in the library's record are held by thread numbers, which differ between a container and its machine.

@@ -88,7 +88,8 @@ def stored(folder: Path, *names: str) -> list[Path]:
 
 def test_the_file_that_was_written_last_is_chosen(tmp_path: Path) -> None:
     quorum = "node/quorum/node"
-    stored(tmp_path, f"{quorum}/1.wal", f"{quorum}/u1/2.segment", f"{quorum}/u2/1.segment", "node/queues/q/0.qi")
+    queue = [f"node/queues/q/{name}" for name in ("0.qi", "0.qs", ".queue_name")]
+    stored(tmp_path, f"{quorum}/1.wal", f"{quorum}/u1/2.segment", f"{quorum}/u2/1.segment", *queue)
     assert [file.name for file in files_of(tmp_path, "segment")] == ["2.segment", "1.segment"]
     assert newest(tmp_path, "write_ahead_log") == tmp_path / quorum / "1.wal"
     assert newest(tmp_path, "message_store") is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -79,6 +80,16 @@ def test_what_is_reported_is_what_is_taken(disk: Disk) -> None:
     assert (disk.root / "cut").read_bytes() == b"some"
 
 
+def test_only_a_rename_that_replaces_a_file_keeps_what_the_file_had(disk: Disk) -> None:
+    """ext4 writes data before such a rename alone (auto_da_alloc)."""
+    (disk.root / "old").write_bytes(b"old content")
+    made = ["open 1 wc moved", "write 1 0 100 1", "rename moved new", "open 2 wc next", "write 2 0 100 1"]
+    later = ["rename next old", "write 2 0 50 2", "syncfolder .", "die"]
+    disk.play([*made, *later])
+    disk.cut()
+    assert {path.name: path.stat().st_size for path in disk.root.iterdir()} == {"new": 0, "old": 100}
+
+
 def test_a_restart_without_a_cut_goes_on_with_the_log(disk: Disk) -> None:
     disk.play(["open 1 wca file", "fsync 1", "write 1 0 10 1", "die"])
     disk.play(["open 1 wca file", "write 1 0 10 2", "die"])
@@ -98,6 +109,23 @@ def test_a_file_that_another_program_took_away_is_named(disk: Disk) -> None:
     assert taken.not_found == ["moved"]
     assert (disk.root / "kept").stat().st_size == 0
     assert node.cut_power("ordered").not_found == []
+
+
+def test_a_cut_after_all_was_removed_and_settled_takes_only_what_is_new(disk: Disk) -> None:
+    """New files may have the numbers of those that were removed by another program."""
+    node = PreloadedDisk(
+        "a1", disk.root, disk.state, disk.built.library, disk.built.control, disk.state / "power.jsonl"
+    )
+    names = [f"file{number}" for number in range(20)]
+    written = [line for name in names for line in (f"open 1 wc {name}", "write 1 0 10 1", "close 1")]
+    disk.play([*written, *(f"unlink {name}" for name in names[:10]), "die"])
+    shutil.rmtree(disk.root)
+    node.settle()
+    node.prepare()
+    disk.play([*written, "open 1 wc kept", "fsync 1", "die"])
+    taken = node.cut_power("ordered")
+    assert (taken.not_found, taken.names) == ([], len(names))
+    assert {path.name for path in disk.root.iterdir()} == {"kept"}
 
 
 def test_settled_is_durable(disk: Disk) -> None:

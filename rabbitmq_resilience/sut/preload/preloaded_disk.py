@@ -92,6 +92,10 @@ class PreloadedDisk:
         self.data.mkdir(parents=True, exist_ok=True)
         self._run("prepare")
 
+    def settle(self) -> None:
+        """Let all that is stored count as flushed. The broker must be gone."""
+        self._run("settle")
+
     def cut_power(self, model: FileSystem, *, torn_seed: int | None = None) -> TakenAway:
         """Take away what was not flushed, once the programs that the broker had started are gone, too. The broker must
         be gone.
