@@ -1,4 +1,4 @@
-"""Find lost messages whose loss is permitted because a stored file of their queue was damaged.
+"""Find lost messages whose loss is permitted because a stored file of their queue was damaged, or all files were gone.
 
 A quorum queue keeps a confirmed message as long as a majority of its members has it (RabbitMQ, "Quorum Queues"). If a
 message that was sent after the damaged node had ended is confirmed before that node starts again, a majority of the
@@ -6,6 +6,9 @@ members without it has this message. By Raft's log matching, they have all that 
 Otherwise the damaged member may have been needed. This does not hold if another member was damaged earlier, as its log
 lists messages that it may no longer have, nor if confirms were not awaited. In a mirrored queue such a message shows
 that another mirror leads, from which the node takes all messages when it is back. A classic queue has no other copy.
+
+A node that lost all that it had stored is judged alike, except that it counts as whole once it is back: it lists
+nothing that it does not have.
 
 Only messages that were sent before the node was up again can be lost.
 """
@@ -27,30 +30,35 @@ from rabbitmq_resilience.history.history import Outcome
 def lost_with_files(
     history: History, queue: Array, sent_us: Array, shards: Shards
 ) -> Iterator[tuple[str, npt.NDArray[np.bool_]]]:
-    """Yield for each step that damaged files the reason, and which of the lost messages it may have lost.
+    """Yield for each step that damaged or removed files the reason, and which of the lost messages it may have lost.
 
     ``queue`` has the index of each lost message's queue.
     """
     facts = history.facts
-    steps = sorted((s for s in facts.steps if s.injected and s.damaged), key=lambda step: step.possible_us[0])
+    steps = sorted(
+        (s for s in facts.steps if s.injected and (s.damaged or s.emptied)), key=lambda step: step.possible_us[0]
+    )
     for number, step in enumerate(steps):
+        nodes = step.damaged | step.emptied
         exposed = [
             index
             for index, one in enumerate(facts.queues)
-            if one.holders & step.damaged
-            and step.damages(one.kind)
+            if one.holders & nodes
+            and (step.emptied or step.damages(one.kind))
             and (
                 one.kind == "classic"
-                or one.holders & _damaged_before(steps[:number], one.kind) - step.damaged
+                or one.holders & _damaged_before(steps[:number], one.kind) - nodes
                 or not _goes_on(history, index, step)
             )
         ]
         mine = np.isin(queue, sorted({shard for index in exposed for shard in shards.group_of(index)} | {*exposed}))
-        mine &= sent_us < max(facts.first_up_us(node, after_us=step.possible_us[1]) for node in step.damaged)
+        mine &= sent_us < max(facts.first_up_us(node, after_us=step.possible_us[1]) for node in nodes)
         if mine.any():
-            nodes, was = ", ".join(sorted(step.damaged)), "was" if "injected" in step.states else "may have been"
+            what, how = ("all that was stored on", "removed") if step.emptied else ("a stored file of", "damaged")
+            was = f"{'was' if 'injected' in step.states else 'may have been'} {how}"
+            without = "without it" if len(nodes) == 1 else "without them"
             yield (
-                f"a stored file of {nodes} {was} damaged, and no majority without it is known to have the messages",
+                f"{what} {', '.join(sorted(nodes))} {was}, and no majority {without} is known to have the messages",
                 mine,
             )
 

@@ -47,6 +47,11 @@ class ObservedFault:
         """Return the nodes of which a stored file was damaged."""
         return frozenset(self.effect.nodes_damaged)
 
+    @cached_property
+    def emptied(self) -> frozenset[str]:
+        """Return the nodes that lost all that they had stored."""
+        return frozenset(self.effect.nodes_emptied)
+
     def damages(self, queue_type: str) -> bool:
         """Return whether a damaged file may be of a queue of that type."""
         of_type = "quorum" if queue_type == "quorum" else "classic"

@@ -38,6 +38,8 @@ class Effect:
     nodes_damaged: tuple[str, ...] = ()
     #: Whose file that was: of "quorum" queues, or of "classic" ones, which all others are. Empty: of any.
     type_damaged: str = ""
+    #: Nodes that lost all that they had stored.
+    nodes_emptied: tuple[str, ...] = ()
     #: The queue that an operator deleted, until it is declared again.
     queue_deleted: str = ""
     #: All stable feature flags are enabled in the end.
@@ -59,7 +61,7 @@ class Effect:
 
 #: Fields that events have only if they are not empty: records had no such field once.
 _LEFT_OUT_IF_EMPTY = frozenset(
-    {"becomes", "nodes_damaged", "type_damaged", "queue_deleted", "feature_flags", "nodes_may_serve"}
+    {"becomes", "nodes_damaged", "type_damaged", "nodes_emptied", "queue_deleted", "feature_flags", "nodes_may_serve"}
 )
 
 #: How to read a recorded value, by the type of the field's default.

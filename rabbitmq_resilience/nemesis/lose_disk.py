@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar, Literal
 
+from rabbitmq_resilience.history.events import Effect
 from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.nemesis.fault import FaultContext, Proof, left_over
 from rabbitmq_resilience.nemesis.processes import ProcessInjection, ProcessStep
@@ -24,6 +25,10 @@ class LoseDisk(ProcessStep):
     forget_cluster_node``). Once it has joined, quorum queues get a member on it again (``rabbitmq-queues grow``).
     Without ``replace``, peer discovery alone leads it back. Up to 3.12 and from 4.3 on, that was seen to be enough; on
     4.0.5 queues kept two of three members.
+
+    In a quorum queue nothing that was confirmed may be lost if a message that was sent after the kill is confirmed
+    before the node starts again: then a majority without this node has all that came before. Otherwise, and in classic
+    queues, losses of messages that were sent before the node was up again are reported and permitted.
     """
 
     fault: Literal["lose_disk"] = "lose_disk"
@@ -48,6 +53,10 @@ class LoseDiskInjection(ProcessInjection):
     """A broker that loses its data. It is proven once its process is gone and no data is stored."""
 
     replace: bool
+
+    @property
+    def effect(self) -> Effect:
+        return Effect(nodes_down=self.nodes, nodes_emptied=self.nodes)
 
     def prove(self, *, timeout_s: float) -> Proof:
         """Return a proof that nothing is stored and that the process is gone; wait for the latter."""

@@ -60,6 +60,7 @@ WHOLE = Effect(
     becomes="4.0.5",
     nodes_damaged=("b1",),
     type_damaged="quorum",
+    nodes_emptied=("c1",),
     queue_deleted="q1",
     nodes_may_serve=True,
     feature_flags=True,
@@ -72,12 +73,14 @@ def test_every_field_is_written_in_its_order_and_read_again() -> None:
         '{"nodes_down": ["a1"], "links_cut": [["a1", "publisher:0"], ["b1", "a1"]], "links_slow": [["a1", "b1"]], '
         '"slow_s": 0.5, "nodes_starved": ["b1"], "sudden": true, "intermittent": true, "nodes_alarmed": ["c1"], '
         '"alarm": "disk", "operation": true, "becomes": "4.0.5", "nodes_damaged": ["b1"], '
-        '"type_damaged": "quorum", "queue_deleted": "q1", "feature_flags": true, "nodes_may_serve": true}'
+        '"type_damaged": "quorum", "nodes_emptied": ["c1"], "queue_deleted": "q1", "feature_flags": true, '
+        '"nodes_may_serve": true}'
     )
     assert Effect.of_fields(json.loads(json.dumps(WHOLE.as_fields()))) == WHOLE
 
 
 def test_an_empty_one_has_all_fields_but_the_youngest() -> None:
-    youngest = ("becomes", "nodes_damaged", "type_damaged", "queue_deleted", "feature_flags", "nodes_may_serve")
+    damage = ("nodes_damaged", "type_damaged", "nodes_emptied")
+    youngest = ("becomes", *damage, "queue_deleted", "feature_flags", "nodes_may_serve")
     assert [*Effect().as_fields()] == [field.name for field in fields(Effect) if field.name not in youngest]
     assert Effect.of_fields({}) == Effect()

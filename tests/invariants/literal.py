@@ -117,6 +117,7 @@ def fault(
     becomes: str = "",
     damaged: Sequence[str] = (),
     type_damaged: str = "",
+    emptied: Sequence[str] = (),
     deleted: str = "",
     feature_flags: bool = False,
     may_serve: bool = False,
@@ -140,6 +141,8 @@ def fault(
         effect["nodes_damaged"] = list(damaged)
     if type_damaged:
         effect["type_damaged"] = type_damaged
+    if emptied:
+        effect["nodes_emptied"] = list(emptied)
     if deleted:
         effect["queue_deleted"] = deleted
     if feature_flags:

@@ -22,6 +22,7 @@ from tests.invariants.literal import (
     queues,
     us,
 )
+from tests.messages import Messages
 
 Damage = tuple[float, float, str]
 STATES = ("injecting", "injected", "proven", "healing", "healed", "heal_proven")
@@ -34,18 +35,20 @@ def judged(
     kind: str = "quorum",
     states: Sequence[str] = STATES,
     of_type: str = "",
+    emptied: bool = False,
     more: Sequence[Any] = (),
 ) -> Finding:
     """Judge a run in which messages were sent at ``sent_s``, of which those in ``lost`` never arrived. Each node is
-    damaged from when to when, and up 2 s after that."""
+    damaged, or emptied, from when to when, and up 2 s after that."""
     steps = [
         fault(
             start_s,
             end_s,
             step=number,
-            name="damage_file",
+            name="lose_disk" if emptied else "damage_file",
             down=[node],
-            damaged=[node],
+            damaged=[] if emptied else [node],
+            emptied=[node] if emptied else [],
             type_damaged=of_type,
             states=states,
         )
@@ -114,3 +117,24 @@ def test_a_step_that_failed_may_have_damaged_a_file() -> None:
 )
 def test_a_damaged_file_takes_nothing_from_queues_of_another_type(kind: str, of_type: str, verdict: Verdict) -> None:
     assert judged((1, 5, 50), [1], ONE, kind=kind, of_type=of_type).verdict is verdict
+
+
+@pytest.mark.parametrize(
+    ("kind", "sent_s", "verdict"),
+    [
+        ("quorum", (1, 5, 30, 50), Verdict.INVALID),
+        ("quorum", (1, 5, 50), Verdict.VALID),
+        ("classic", (1, 5, 30, 50), Verdict.VALID),
+    ],
+)
+def test_an_emptied_node_takes_what_it_alone_may_have_had(
+    kind: str, sent_s: Sequence[float], verdict: Verdict, message: Messages
+) -> None:
+    finding = judged(sent_s, [1], ONE, kind=kind, emptied=True)
+    assert finding.verdict is verdict
+    message(finding.summary)
+
+
+def test_a_node_that_was_emptied_before_is_whole_again() -> None:
+    """It lists nothing that it does not have, so a majority with it has all that came before."""
+    assert judged((1, 20, 35, 80), [0], (15, 25, "a1"), (30, 40, "b1"), emptied=True).verdict is Verdict.INVALID

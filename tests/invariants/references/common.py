@@ -39,6 +39,8 @@ OF_BROKERS = ("kill", "pause", "partition", "rebalance")
 OF_CLIENTS = ("kill_client",)
 #: A node is killed, and one of its files is damaged.
 DAMAGE = "damage_file"
+#: A node is killed, and all that it has stored is removed.
+LOSE = "lose_disk"
 
 
 @dataclass(frozen=True)
@@ -86,7 +88,7 @@ class Step:
     @property
     def on_brokers(self) -> bool:
         """Whether it began and acts on brokers or on the links between them."""
-        return not self.skipped and self.name in (*OF_BROKERS, DAMAGE)
+        return not self.skipped and self.name in (*OF_BROKERS, DAMAGE, LOSE)
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,9 @@ def step_events(steps: Sequence[Step]) -> list[Any]:
         elif step.name == DAMAGE:
             at, node = (step.start_s, step.end_s), [step.node]
             events.append(fault(*at, step=number, name=step.name, down=node, damaged=node, type_damaged=step.of_type))
+        elif step.name == LOSE:
+            at, node = (step.start_s, step.end_s), [step.node]
+            events.append(fault(*at, step=number, name=step.name, down=node, emptied=node))
         elif step.name == "delete_queue":
             events.append(fault(step.start_s, step.end_s, step=number, name=step.name, deleted=step.node))
         elif step.name == "rebalance":
@@ -211,7 +216,7 @@ def drawn_steps(
         skipped = source.random() < 0.1
         of_type = source.choice(["", "quorum", "classic"]) if name == DAMAGE else ""
         steps.append(Step(name, start_s, end_s, node, skipped, of_type))
-        if not skipped and name in ("kill", "pause", DAMAGE):
+        if not skipped and name in ("kill", "pause", DAMAGE, LOSE):
             aways.append(Away(node, start_s, end_s + 2, "suspended" if name == "pause" else "down"))
         if not skipped and name == "partition" and end_s - start_s >= 10:
             aways.append(Away(node, start_s + 5.5, end_s + 2, "paused"))

@@ -10,6 +10,7 @@ from rabbitmq_resilience.checkers.verdict import History
 from tests.invariants.literal import queues
 from tests.invariants.references.common import (
     DAMAGE,
+    LOSE,
     NODES,
     OF_BROKERS,
     OF_CLIENTS,
@@ -71,9 +72,9 @@ def generated(source: random.Random) -> Case:
 
 
 def _drawn(source: random.Random) -> Case:
-    steps, aways = drawn_steps(source, (*OF_BROKERS, *OF_CLIENTS * 2, *[DAMAGE] * 2))
+    steps, aways = drawn_steps(source, (*OF_BROKERS, *OF_CLIENTS * 2, *[DAMAGE] * 2, LOSE))
     kind = source.choice(["quorum", "quorum", "classic"])
-    away_us = [(step.start_s, step.end_s) for step in steps if step.name == DAMAGE]
+    away_us = [(step.start_s, step.end_s) for step in steps if step.name in (DAMAGE, LOSE)]
     if not aways and source.random() < 0.25:
         from_s = float(source.randrange(12, 70))
         aways = (
@@ -151,14 +152,16 @@ def came(case: Case, message: Message) -> bool:
 
 
 def may_be_lost(case: Case, message: Message) -> bool:
-    """Whether a file of the message's queue was damaged after it was sent, and no majority of whole copies is known to
-    have the message."""
-    damages = [step for step in case.steps if step.name == DAMAGE and not step.skipped and step.node in case.members]
+    """Whether a file of the message's queue was damaged or lost after it was sent, and no majority of whole copies is
+    known to have the message."""
+    steps = [step for step in case.steps if not step.skipped and step.node in case.members]
+    damages = [step for step in steps if step.name in (DAMAGE, LOSE)]
     others = "classic" if case.kind == "quorum" else "quorum"
     damages = [step for step in damages if step.of_type != others]
     for step in damages:
         if message.sent_s < back_s(case, step):
-            earlier = [one for one in damages if one.start_s < step.start_s and one.node != step.node]
+            before = [one for one in damages if one.start_s < step.start_s and one.node != step.node]
+            earlier = [one for one in before if one.name == DAMAGE]
             later = [
                 m
                 for m in case.messages
