@@ -184,10 +184,10 @@ def test_every_node_loses_power_soon_after_queues_were_declared(
     """
     cut = PowerCut(at_s=CUT_AT_S, for_s=AWAY_S, node="all")
     title = "Every node loses power soon after queues were declared"
+    without, known = ["availability"], []
+    more: dict[str, Any] = {}
     if queue_type == "quorum":
-        without, known, more = ["availability", "metadata"], [CONFIGURATION_NOT_FLUSHED], {"declare_every_s": None}
-    else:
-        without, known, more = ["availability"], [], {}
+        without, known, more = [*without, "metadata"], [CONFIGURATION_NOT_FLUSHED], {"declare_every_s": None}
     without_power(play, title, queue_type, net_ticktime_s, cut, without=without, expect=known, **more)
 
 
