@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from rabbitmq_resilience.extensions.sweeps.capacity import CapacityRequest
-from rabbitmq_resilience.extensions.sweeps.capacity_answer import CapacityAnswer, capacity
+from rabbitmq_resilience.extensions.sweeps.capacity_answer import CapacityAnswer, EnoughQueues, capacity
 from rabbitmq_resilience.extensions.sweeps.capacity_command import main
 from rabbitmq_resilience.extensions.sweeps.capacity_model import TooFewCellsError, fit
 from rabbitmq_resilience.extensions.sweeps.results import ResultRow, Results
@@ -151,10 +151,35 @@ def test_what_a_million_needs_by_hand(tmp_path: Path) -> None:
     assert found.nodes.low <= by_hand <= found.nodes.high
     assert found.cores.middle == 8 * found.nodes.middle
     assert found.outside == ["nodes", "queues"]
-    assert found.queues == 200, "one queue carried 5,000/s"
+    assert found.queues == EnoughQueues(200, "nodes 7, queues 1"), "one queue carried 5,000/s"
+    assert found.is_beyond
+    assert found.missing == ""
     (study,) = found.from_others
     assert study.measured == pytest.approx(1_345_531 / 248)
     assert study.times == pytest.approx(study.measured / (2000 * 31**-0.4 * 186**0.2), rel=0.15)
+
+
+def test_a_queue_of_few_nodes_says_nothing_of_a_queue_of_more(tmp_path: Path) -> None:
+    """Each further member may cost some of the rate."""
+    rates = {1: 32_000.0, 3: 5000.0, 5: 4000.0, 7: 2000.0}
+    good, spec = played(tmp_path), loaded(tmp_path).spec
+    of = [replace(row, values={**row.values, "confirmed_per_s": rates[int(row.labels["nodes"])]}) for row in good.lines]
+    for per_s in (4000, 30_000, 45_000, 1_000_000):
+        wanted = CapacityRequest(per_s=per_s, cores_a_node=8, at={"queues": 16})
+        found = capacity(Results(tmp_path, OF, of), spec, wanted=wanted)
+        assert isinstance(found, CapacityAnswer) and found.queues is not None
+        nodes = next((n for n in NODES if n >= found.nodes.middle), 7)
+        assert found.queues.count == math.ceil(per_s / rates[nodes])
+        assert found.is_beyond is (per_s > 32_000)
+
+
+def test_runs_that_were_not_played_are_reported(tmp_path: Path) -> None:
+    spec, good = loaded(tmp_path).spec, played(tmp_path)
+    part = [row for row in good.lines if row.labels["nodes"] != "7"]
+    found = told(Results(tmp_path, OF, part), spec)
+    assert found.missing == f"only {len(part)} of {len(good.lines)} runs were played until now"
+    (one,) = found.left_out
+    assert (one.what, math.isnan(one.measured), found.checked, found.within) == ("nodes 7", True, 0, 0)
 
 
 def test_cells_that_broke_a_promise_or_mostly_carried_nothing_are_no_part_of_a_model(

@@ -277,5 +277,5 @@ def test_prices_may_stand_in_a_file_of_their_own(tmp_path: Path) -> None:
     board = loaded(tmp_path, leaderboard={**SWEEP["leaderboard"], "prices": "prices.yaml"}).spec.leaderboard
     assert isinstance(board, Leaderboard) and board.known_prices().nodes["large"].per_month == 200
     (tmp_path / "prices.yaml").write_text(yaml.safe_dump({**PRICES, "nodes": {"small": {"cores": 2}}}))
-    assert "prices.yaml: nodes.small.memory_gb: Field required" in refused(tmp_path, prices="prices.yaml")
+    assert "prices.yaml: line 4, nodes.small.memory_gb: is missing" in refused(tmp_path, prices="prices.yaml")
     assert "nowhere.yaml" in refused(tmp_path, prices="nowhere.yaml")

@@ -6,13 +6,21 @@ import itertools
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rabbitmq_resilience.extensions.sweeps.statistics import compared, median_interval, rates_chance, runs_needed, shift
+from rabbitmq_resilience.extensions.sweeps.statistics import (
+    compared,
+    median_interval,
+    middle_shift,
+    rates_chance,
+    runs_needed,
+    shift,
+)
 
 VALUES = st.lists(st.integers(1, 40).map(float), min_size=1, max_size=7)
 
@@ -80,6 +88,30 @@ def test_what_never_came_is_longer_than_all_and_as_long_as_itself() -> None:
     assert told[0] == "no difference seen"
     assert told[1] is not None
     assert told[1].middle == 0
+
+
+@pytest.mark.parametrize(
+    ("shifts", "scale", "middle"),
+    [
+        ([0.0, 0.0, 1.5, 1.5], "ratio", 1.5),
+        ([0.5, math.inf], "ratio", 0.5),
+        ([0.0, math.inf], "ratio", 1.0),
+        ([0.0, 0.0, math.inf], "ratio", 0.0),
+        ([0.0, 2.0], "difference", 1.0),
+        ([-math.inf, 2.0], "difference", 2.0),
+        ([-math.inf, -math.inf, math.inf, math.inf], "difference", 0.0),
+        ([2.0, math.inf, math.inf], "difference", math.inf),
+    ],
+)
+def test_the_middle_of_shifts_without_an_end_is_the_one_that_has_one(
+    shifts: list[float], scale: Any, middle: float
+) -> None:
+    """A ratio of 0 has none: it comes from what never came."""
+    assert middle_shift(shifts, scale) == middle
+    if scale == "ratio":
+        assert middle_shift(sorted(1 / one if one else math.inf for one in shifts), scale) == pytest.approx(
+            1 / middle if middle else math.inf
+        )
 
 
 @given(runs=st.tuples(st.integers(1, 7), st.integers(1, 7)), data=st.data())

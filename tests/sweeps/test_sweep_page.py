@@ -113,7 +113,7 @@ def test_labels_that_look_alike_in_file_names_have_a_comparison_each(tmp_path: P
     results.begin(OF, sweep.text)
     for label in ("0", "1 %", "1"):
         results.enter(replace(line("1", "quorum", 1), labels={"kinds": label}))
-    write_comparisons(results, sweep.spec, runs=18)
+    write_comparisons(results, sweep.spec)
     write_page(results, sweep, tmp_path / "runs")
     files = {path.name: path.read_text() for path in (tmp_path / "mine").glob("comparison-*.html")}
     assert len(files) == 2
@@ -131,7 +131,7 @@ def test_nothing_is_compared_before_the_first_label_was_played(tmp_path: Path) -
     files = []
     for label in ("1", "2", "0"):
         results.enter(replace(line("1", "quorum", 1), labels={"kinds": label}))
-        write_comparisons(results, sweep.spec, runs=18)
+        write_comparisons(results, sweep.spec)
         files.append(sorted(path.name for path in (tmp_path / "mine").glob("comparison-*.md")))
     assert files == [[], [], ["comparison-2-1.md", "comparison-3-2.md"]]
 

@@ -14,6 +14,7 @@ from rabbitmq_resilience.extensions.sweeps.capacity_model import (
     TooFewCellsError,
     fit,
 )
+from rabbitmq_resilience.extensions.sweeps.missing_runs import missing_runs
 from rabbitmq_resilience.extensions.sweeps.paired import by_round
 from rabbitmq_resilience.extensions.sweeps.results import ResultRow, Results
 from rabbitmq_resilience.extensions.sweeps.statistics import ConfidenceInterval, median_interval
@@ -46,13 +47,22 @@ class PredictedCell:
 
 
 @dataclass(frozen=True)
+class EnoughQueues:
+    """How many queues are enough, if each carries what one did in every run of ``cell``."""
+
+    count: int
+    cell: str
+
+
+@dataclass(frozen=True)
 class CapacityAnswer:
     """What the ``wanted`` load of the sweep ``title`` needs: ``nodes``, ``cores``, and the rate of each core
     (``per_core_s``).
 
     ``of_nodes``: the name of the factor for the number of nodes. ``outside``: factors that lie outside the measured
-    range. ``queues``: how many queues are enough, by what one queue carried in every run of some cell. ``left_out``:
-    cells that were predicted from those of other labels. ``from_others``: predictions of what others measured.
+    range. ``most_s``: the largest rate of a cell, in messages/s; None if none was measured. ``queues``: how many queues
+    are enough, and the cell that shows it. ``missing``: which runs were not played, in a sentence. ``left_out``: cells
+    that were predicted from those of other labels. ``from_others``: predictions of what others measured.
     ``unused``: the number of cells that broke a promise or have no number in most of their runs."""
 
     title: str
@@ -63,7 +73,9 @@ class CapacityAnswer:
     cores: ConfidenceInterval
     per_core_s: ConfidenceInterval
     outside: Sequence[str]
-    queues: float | None
+    most_s: float | None
+    queues: EnoughQueues | None
+    missing: str
     left_out: Sequence[PredictedCell]
     from_others: Sequence[PredictedCell]
     unused: int
@@ -72,7 +84,12 @@ class CapacityAnswer:
     def heading(self) -> str:
         """Return the heading: the load, with its rate and factors, and the sweep's title."""
         at = " and ".join(f"{number:,.10g} {axis}" for axis, number in self.wanted.at.items())
-        return f"What {self.wanted.per_s:,.0f} messages/s need{f' at {at}' if at else ''}: {self.title}"
+        return f"What {self.wanted.per_s:,.10g} messages/s need{f' at {at}' if at else ''}: {self.title}"
+
+    @property
+    def is_beyond(self) -> bool:
+        """Return whether no cell carried as many messages as are wanted."""
+        return self.most_s is not None and self.wanted.per_s > self.most_s
 
     @property
     def more_than(self) -> int | None:
@@ -81,6 +98,11 @@ class CapacityAnswer:
         None also if no number of nodes would do, as each further node costs more than it brings."""
         grows = self.model.powers[self.of_nodes].middle > -1
         return NODES_MAX if math.isinf(self.nodes.middle) and grows else None
+
+    @property
+    def checked(self) -> int:
+        """Return how many of ``left_out`` have a number to compare a prediction with."""
+        return sum(not math.isnan(one.measured) for one in self.left_out)
 
     @property
     def within(self) -> int:
@@ -115,7 +137,9 @@ def capacity(
         ConfidenceInterval(low, middle, high, nodes.level),
         model.predict(at),
         model.outside(at),
-        _queues(results, of, wanted.per_s),
+        _most_s(results, of),
+        _queues(results, of, wanted.per_s, at[of.nodes]),
+        missing_runs(results, spec),
         list(_left_out(of, cells)),
         [_predicted(model, known) for known in of.beside],
         unused,
@@ -155,16 +179,31 @@ def _factors(of: Capacity, labels: Mapping[str, str]) -> Mapping[str, float]:
     return {axis: number for axis, number in numbers.items() if number is not None}
 
 
-def _queues(results: Results, of: Capacity, per_s: float) -> float | None:
+def _most_s(results: Results, of: Capacity) -> float | None:
+    """Return the largest median rate of a cell; None if no rate was measured."""
+    medians = [median_interval(values).middle for values in _values(results, of.rate).values() if values]
+    return max(filter(math.isfinite, medians), default=None)
+
+
+def _queues(results: Results, of: Capacity, per_s: float, nodes: float) -> EnoughQueues | None:
     """Return how many queues are enough if each carries as much as one did in the worst run of the best cell.
 
-    The worst run is taken, as the best of many medians is often a lucky one. A queue may carry more: if clients or
-    processors were the limit, it did not reach its own."""
+    Only cells with as many nodes count, or with the most that were measured: each further member of a queue may cost
+    some of its rate. The worst run is taken, as the best of many medians is often a lucky one. A queue may carry more:
+    if clients or processors were the limit, it did not reach its own."""
     if of.queues not in of.by:
         return None
-    worst = ((min(values), dict(labels)) for labels, values in _values(results, of.rate).items() if values)
-    carried = max((least / _factors(of, labels)[of.queues] for least, labels in worst), default=0.0)
-    return float(math.ceil(per_s / carried)) if carried > 0 else None
+    worst = {labels: min(values) for labels, values in _values(results, of.rate).items() if values}
+    enough = min(nodes, max((_factors(of, dict(labels))[of.nodes] for labels in worst), default=0.0))
+    carried = {
+        labels: least / _factors(of, dict(labels))[of.queues]
+        for labels, least in worst.items()
+        if _factors(of, dict(labels))[of.nodes] >= enough
+    }
+    best = max(carried, key=lambda labels: carried[labels], default=None)
+    if best is None or carried[best] <= 0:
+        return None
+    return EnoughQueues(math.ceil(per_s / carried[best]), where(dict(best)))
 
 
 def _left_out(of: Capacity, cells: Sequence[tuple[str, Mapping[str, float], float]]) -> list[PredictedCell]:
@@ -174,6 +213,8 @@ def _left_out(of: Capacity, cells: Sequence[tuple[str, Mapping[str, float], floa
         for number in map(number_of, labels):
             inside = [(at, value) for _, at, value in cells if at[axis] != number]
             apart = [(name, at, value) for name, at, value in cells if at[axis] == number]
+            if not apart:
+                found.append(PredictedCell(f"{axis} {number:,.10g}", math.nan, None, why="no such cell has a number"))
             try:
                 model = fit(inside)
             except (NoStatisticsError, TooFewCellsError) as error:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-import yaml
 from pydantic import ValidationError
 
 from rabbitmq_resilience.extensions.sweeps.capacity import CapacityRequest
 from rabbitmq_resilience.extensions.sweeps.capacity_answer import capacity
-from rabbitmq_resilience.extensions.sweeps.results import Results, ResultsError
-from rabbitmq_resilience.extensions.sweeps.sweep_model import SweepSpec
+from rabbitmq_resilience.extensions.sweeps.results import STATED, Results, ResultsError
+from rabbitmq_resilience.extensions.sweeps.sweep_file import SweepFileError, stated_spec
 from rabbitmq_resilience.extensions.sweeps.sweep_summary import TEMPLATES, WORDS
 from rabbitmq_resilience.report.markdown_tables import markdown
 
@@ -38,7 +38,7 @@ def main(arguments: Sequence[str], *, program: str) -> int:
     given = parser.parse_args(list(arguments))
     try:
         print(_markdown(given))
-    except (NothingToReportError, ResultsError) as error:
+    except (NothingToReportError, ResultsError, SweepFileError) as error:
         print(error, file=sys.stderr)
         return 1
     return 0
@@ -48,24 +48,20 @@ def _markdown(given: argparse.Namespace) -> str:
     results = Results.read(given.folder)
     if results.of is None:
         raise NothingToReportError(f"{given.folder} holds no results of a sweep")
-    spec = _spec(given.folder / "sweep.yaml")
+    spec = stated_spec(given.folder / STATED)
     if spec.capacity is None:
-        raise NothingToReportError(f"{given.folder / 'sweep.yaml'} has no section capacity: see docs/sweeps.md")
+        raise NothingToReportError(f"{given.folder / STATED} has no section capacity: see docs/sweeps.md")
     found = capacity(results, spec, wanted=_wanted(given, spec.capacity.wanted))
     if isinstance(found, str):
         raise NothingToReportError(found)
     return markdown(TEMPLATES / "capacity.md.j2", capacity=found, **WORDS)
 
 
-def _spec(path: Path) -> SweepSpec:
-    try:
-        return SweepSpec.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, yaml.YAMLError) as error:
-        raise NothingToReportError(f"{path}: {str(error).splitlines()[0]}") from None
-
-
 def _wanted(given: argparse.Namespace, stated: CapacityRequest) -> CapacityRequest:
-    at = {**stated.at, **dict(map(_number, given.at))}
+    numbers = list(map(_number, given.at))
+    if twice := [axis for axis, count in Counter(axis for axis, _ in numbers).items() if count > 1]:
+        raise NothingToReportError(f"--at {twice[0]}: is given twice")
+    at = {**stated.at, **dict(numbers)}
     if unknown := sorted(at.keys() - stated.at.keys()):
         raise NothingToReportError(f"--at {unknown[0]}: there is no such axis; there are {', '.join(stated.at)}")
     asked = {**stated.model_dump(), "at": at}

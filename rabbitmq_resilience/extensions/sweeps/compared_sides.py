@@ -9,8 +9,10 @@ from dataclasses import fields, replace
 from rabbitmq_resilience.extensions.nights.night_file import Night
 from rabbitmq_resilience.extensions.sweeps.comparison import ComparedSide, Comparison, Runs, compare
 from rabbitmq_resilience.extensions.sweeps.measures import MEASURES, OF_NIGHTS
+from rabbitmq_resilience.extensions.sweeps.missing_runs import missing_runs
 from rabbitmq_resilience.extensions.sweeps.paired import by_round, in_both
-from rabbitmq_resilience.extensions.sweeps.results import MAY_DIFFER, Of, ResultRow, Results
+from rabbitmq_resilience.extensions.sweeps.results import MAY_DIFFER, STATED, Of, ResultRow, Results
+from rabbitmq_resilience.extensions.sweeps.sweep_file import SweepFileError, stated_spec
 from rabbitmq_resilience.extensions.sweeps.sweep_model import SweepSpec
 from rabbitmq_resilience.extensions.sweeps.wheres import where
 from rabbitmq_resilience.report.rate import Rate
@@ -129,7 +131,7 @@ def _played(mine: Sequence[RunLine]) -> Runs:
 
 
 def results_apart(first: Results, second: Results) -> Iterator[str]:
-    """Yield what else differs between two results of sweeps, and so may cause a difference."""
+    """Yield what else differs between two results of sweeps, and so may cause a difference, and how much is missing."""
     one, other = first.of, second.of
     if one is None or other is None:
         return
@@ -145,6 +147,13 @@ def results_apart(first: Results, second: Results) -> Iterator[str]:
         )
     if one.digest != other.digest:
         yield "the sweep files: only cells with the same labels are compared, and they may mean something else"
+    for results in (first, second):
+        try:
+            missing = missing_runs(results, stated_spec(results.folder / STATED))
+        except SweepFileError:
+            missing = f"{STATED} cannot be read, so it is unknown whether runs are missing"
+        if missing:
+            yield f"{results.folder}: {missing}"
 
 
 def nights_apart(first: Sequence[Night], second: Sequence[Night]) -> Iterator[str]:

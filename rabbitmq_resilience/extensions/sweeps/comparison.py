@@ -261,7 +261,7 @@ def _overall(measure: str, scale: Scale, middles: Sequence[tuple[float, float]],
     """Compare the two sides over all cells of a measure, by the median of the cells' differences."""
     apart = [larger_by(a, b, scale) for a, b in middles]
     firsts, seconds = zip(*middles, strict=True)
-    shifted = replace(median_interval(apart, alpha=alpha), middle=middle_shift(sorted(apart)))
+    shifted = replace(median_interval(apart, alpha=alpha), middle=middle_shift(sorted(apart), scale))
     enough = enough_cells(len(apart), alpha)
     word = word_of(shifted, scale, MEASURES[measure].better) if enough else "too few runs"
     return Difference(

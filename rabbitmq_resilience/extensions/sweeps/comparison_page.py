@@ -11,6 +11,7 @@ from typing import Any
 from rabbitmq_resilience.extensions.sweeps.compared_sides import of_axis
 from rabbitmq_resilience.extensions.sweeps.comparison import Comparison, Difference
 from rabbitmq_resilience.extensions.sweeps.measures import MEASURES, Measure
+from rabbitmq_resilience.extensions.sweeps.missing_runs import missing_runs
 from rabbitmq_resilience.extensions.sweeps.results import NEVER, Results
 from rabbitmq_resilience.extensions.sweeps.sweep_model import SweepSpec
 from rabbitmq_resilience.extensions.sweeps.sweep_summary import TEMPLATES, around
@@ -72,13 +73,11 @@ def comparison_file(number: int, label: str) -> str:
     return f"comparison-{number}-" + re.sub(r"[^\w.-]+", "-", label).strip("-.")[:60]
 
 
-def write_comparisons(results: Results, spec: SweepSpec, *, runs: int) -> None:
-    """Write a comparison of each label of the compared axis, except the first, into the folder of the results.
-
-    ``runs``: how many runs the sweep is to play."""
-    played = sum(not line.is_played_again for line in results.lines)
+def write_comparisons(results: Results, spec: SweepSpec) -> None:
+    """Write a comparison of each label of the compared axis, except the first, into the folder of the results."""
+    missing = missing_runs(results, spec)
     early = "a word means less if it is looked for again and again until it appears"
-    apart = [f"only {played} of {runs} runs were played until now: {early}"] if played < runs else []
+    apart = [f"{missing}: {early}"] if missing else []
     for place, found in of_axis(results, spec).items():
         title = f"{spec.title}: {spec.compared} {found.names[1]}"
         path = results.folder / comparison_file(place, found.names[1])

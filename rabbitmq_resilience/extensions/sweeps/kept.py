@@ -65,9 +65,7 @@ def keep(folder: Path, *, sweeps: Path = SWEEPS) -> Path:
     results = Results.read(kept)
     write_tables(results, sweep)
     write_page(results, sweep, None)
-    played = {tuple(line.labels.values()) for line in results.lines}
-    whole = any(tuple(cell.labels.values()) in played for cell in sweep.cells if not cell.here)
-    write_comparisons(results, sweep.spec, runs=sweep.spec.repeats * len(sweep.chosen(whole=whole)))
+    write_comparisons(results, sweep.spec)
     return kept
 
 

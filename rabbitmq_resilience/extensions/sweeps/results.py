@@ -38,6 +38,8 @@ FORMAT = 1
 #: ``broken off``: the run did not come to its end.
 Status = Literal["measured", "not held", "unknown", "disturbed", "broken off"]
 
+#: The sweep file of the results, in their folder.
+STATED = "sweep.yaml"
 #: The word for infinity in files, as JSON has none.
 NEVER = "never"
 
@@ -165,7 +167,7 @@ class Results:
         """Prepare the folder for a run to be entered. Raise ResultsError if it holds results of something else."""
         if self.of is None:
             self.folder.mkdir(parents=True, exist_ok=True)
-            write_whole(self.folder / "sweep.yaml", text)
+            write_whole(self.folder / STATED, text)
             write_whole(self.folder / "runs.jsonl", _json(of))
             self.of = of
         elif not self._is_whole:

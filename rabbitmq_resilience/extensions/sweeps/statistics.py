@@ -66,7 +66,7 @@ def shift(
     if below is None:
         return None
     k, level = below
-    return ConfidenceInterval(apart[k - 1], middle_shift(apart), apart[len(apart) - k], level)
+    return ConfidenceInterval(apart[k - 1], middle_shift(apart, scale), apart[len(apart) - k], level)
 
 
 def larger_by(a: float, b: float, scale: Scale) -> float:
@@ -81,13 +81,17 @@ def median_of(ordered: Sequence[float]) -> float:
     return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 
 
-def middle_shift(ordered: Sequence[float]) -> float:
+def middle_shift(ordered: Sequence[float], scale: Scale) -> float:
     """Return the median of sorted shifts.
 
-    If one of the two middle shifts is infinite, return the one nearer to 0: both directions are equally likely then."""
+    A shift has no end if it comes from infinity or leads there; a ratio of 0 is such a one. If one of the two middle
+    shifts has no end, return the other one. If they have no end in opposite directions, return "no difference"."""
     low, high = ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2]
-    if math.isinf(low) or math.isinf(high):
-        return min(low, high, key=abs)
+    endless = [one for one in (low, high) if math.isinf(one) or (scale == "ratio" and one == 0)]
+    if low == high or len(endless) == 1:
+        return low if low not in endless else high
+    if endless:
+        return 1.0 if scale == "ratio" else 0.0
     return (low + high) / 2
 
 

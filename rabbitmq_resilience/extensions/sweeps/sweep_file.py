@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,15 +11,11 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from rabbitmq_resilience.extensions.sweeps import perf_test_runs
-from rabbitmq_resilience.extensions.sweeps.capacity import Capacity, number_of
-from rabbitmq_resilience.extensions.sweeps.cells import Cell, Choice, PlayedOn, changed, choices, not_measured
-from rabbitmq_resilience.extensions.sweeps.comparison import words_of
-from rabbitmq_resilience.extensions.sweeps.estimates import round_s
+from rabbitmq_resilience.extensions.sweeps.cell_problems import cell_problems
+from rabbitmq_resilience.extensions.sweeps.cells import Cell, Choice, PlayedOn, changed, choices
 from rabbitmq_resilience.extensions.sweeps.measures import needs_perf_test
-from rabbitmq_resilience.extensions.sweeps.price_file import machine_problems, priced
-from rabbitmq_resilience.extensions.sweeps.statistics import ALPHA, enough_runs, runs_needed
-from rabbitmq_resilience.extensions.sweeps.sweep_model import BASE, CELLS_MAX, ON, Axis, SweepSpec
+from rabbitmq_resilience.extensions.sweeps.price_file import priced
+from rabbitmq_resilience.extensions.sweeps.sweep_model import BASE, ON, Axis, SweepSpec
 from rabbitmq_resilience.model import topology_catalogue
 from rabbitmq_resilience.model.yaml_files import (
     Document,
@@ -85,18 +80,12 @@ class _Base:
 def load(path: Path, *, driver: str | None = "local") -> Sweep:
     """Parse and validate a sweep file with every cell, for a driver. Raise SweepFileError, and no other error."""
     path = Path(path)
+    spec, document, text = _read(path)
     try:
-        text = read_text(path, _KIND)
-        document = parsed(text, _KIND)
-        spec = SweepSpec.model_validate_json(json.dumps(document.plain, allow_nan=False), strict=True)
         spec = priced(spec, document.lines, path)
         bases = _Bases(spec, document, path)
     except ProblemError as error:
         raise SweepFileError(str(path), [error.problem]) from None
-    except ValidationError as error:
-        raise SweepFileError(str(path), list(type_problems(error, document.lines, _KIND))) from None
-    except (TypeError, ValueError, RecursionError, OverflowError) as error:
-        raise SweepFileError(str(path), [Problem((), None, f"holds a value that no field takes: {error}")]) from None
     found = list(_axis_problems(spec, driver))
     if found:
         raise SweepFileError(str(path), [Problem(at, document.lines.of(at), what) for at, what in found])
@@ -112,12 +101,30 @@ def load(path: Path, *, driver: str | None = "local") -> Sweep:
         except FaultFileError as error:
             problems += [p for p in error.problems if p not in problems]
     if not problems:  # all cells are there
-        found = [*not_measured(cells), *_grid_problems(spec, cells), *_money_problems(spec, cells)]
-        found += _perf_test_problems(cells, driver)
-        problems = [Problem(at, document.lines.of(at), what) for at, what in found]
+        problems = [Problem(at, document.lines.of(at), what) for at, what in cell_problems(spec, cells, driver)]
     if problems:
         raise SweepFileError(str(path), problems)
     return Sweep(spec, tuple(cells), text)
+
+
+def stated_spec(path: Path) -> SweepSpec:
+    """Return what a sweep file states, without its cells. Raise SweepFileError, and no other error."""
+    return _read(path)[0]
+
+
+def _read(path: Path) -> tuple[SweepSpec, Document, str]:
+    document = Document({}, Lines(None))
+    try:
+        text = read_text(path, _KIND)
+        document = parsed(text, _KIND)
+        spec = SweepSpec.model_validate_json(json.dumps(document.plain, allow_nan=False), strict=True)
+    except ProblemError as error:
+        raise SweepFileError(str(path), [error.problem]) from None
+    except ValidationError as error:
+        raise SweepFileError(str(path), list(type_problems(error, document.lines, _KIND))) from None
+    except (TypeError, ValueError, RecursionError, OverflowError) as error:
+        raise SweepFileError(str(path), [Problem((), None, f"holds a value that no field takes: {error}")]) from None
+    return spec, document, text
 
 
 class _Bases:
@@ -279,66 +286,6 @@ def _place(axis: Axis, number: int, label: str, path: str | None) -> Location:
     if axis.settings is not None:
         return ("axes", number, "settings", label, *([path] if path else []))
     return ("axes", number, "values", list(axis.choices).index(label))
-
-
-def _grid_problems(spec: SweepSpec, cells: list[Cell]) -> Iterator[tuple[Location, str]]:
-    if len(cells) > CELLS_MAX:
-        yield ("axes",), f"{len(cells)} cells are too many; at most {CELLS_MAX}"
-    if not any(cell.here for cell in cells):
-        yield ("axes",), "no cell is left to play"
-    seen: dict[str, Cell] = {}
-    for cell in cells:
-        played = f"{cell.on} {cell.scenario.model_copy(update={'title': ''}).model_dump_json()}"
-        if played in seen:
-            text = f"{seen[played].name} and {cell.name} are the same scenario"
-            yield ("axes",), f"{text}; a value has no effect if the base has it, or if another one replaces it"
-        seen.setdefault(played, cell)
-    family = 0 if spec.compared is None else _comparisons(spec, cells)
-    if family and not enough_runs(spec.repeats, spec.repeats, ALPHA / family):
-        least = runs_needed(ALPHA / family)
-        yield ("repeats",), f"{spec.repeats} can never show a difference among {family} comparisons; {least} can"
-    if spec.budget_min is not None:
-        took_s = round_s([cell for cell in cells if cell.here])
-        if took_s > 60 * spec.budget_min:
-            text = f"one round of {sum(c.here for c in cells)} cells takes about {took_s / 60:.0f} min"
-            yield ("budget_min",), f"{text}; raise the budget, make the phases shorter, or leave out cells"
-
-
-def _money_problems(spec: SweepSpec, cells: list[Cell]) -> Iterator[tuple[Location, str]]:
-    """Yield the problems by which a leaderboard, or a model of capacity, would not describe what is played."""
-    if spec.leaderboard is not None:
-        yield from machine_problems(spec.leaderboard, cells)
-        if blind := [cell for cell in cells if "no_loss" not in cell.scenario.chosen_invariants]:
-            yield ("leaderboard",), f"{blind[0].name} must demand no_loss: clusters that lose messages would be ranked"
-    if spec.capacity is not None:
-        yield from _mislabelled(spec.capacity, cells)
-
-
-def _mislabelled(capacity: Capacity, cells: list[Cell]) -> Iterator[tuple[Location, str]]:
-    """Yield a problem for each cell whose label differs from the number of nodes or queues that is played."""
-    for cell in cells:
-        played = {capacity.nodes: len(cell.scenario.topology.nodes), capacity.queues: cell.scenario.generated.queues}
-        for axis, number in played.items():
-            stated = cell.labels.get(axis or "")
-            if stated is not None and number_of(stated) != number:
-                yield ("capacity",), f"{cell.name} plays {number} {'nodes' if axis == capacity.nodes else 'queues'}"
-
-
-def _perf_test_problems(cells: list[Cell], driver: str | None) -> Iterator[tuple[Location, str]]:
-    asked = [cell for cell in cells if cell.perf_test]
-    if asked and driver == "attached":
-        yield ("measures",), "PerfTest is played only on clusters that the suite forms; leave out measures perf_test_*"
-        return
-    refused = {what: cell for cell in reversed(asked) if (what := perf_test_runs.refused(cell.scenario))}
-    for what, cell in refused.items():
-        yield ("measures",), f"PerfTest cannot be played with the load of {cell.name}: {what}"
-
-
-def _comparisons(spec: SweepSpec, cells: list[Cell]) -> int:
-    """Return how many words all comparisons will have together."""
-    here = Counter(cell.labels[str(spec.compared)] for cell in cells if cell.here)
-    _, *others = here.values()
-    return sum(words_of(count, len(spec.measures)) for count in others)
 
 
 def _fields_at(loc: Location) -> tuple[str, ...]:

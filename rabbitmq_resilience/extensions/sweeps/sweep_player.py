@@ -79,7 +79,6 @@ class SweepInPlay:
         self._began_s: float | None = None
         self._left: list[CellTurn] = []
         self._entered: list[ResultRow] = []
-        self._runs = 0
         self._header: Header | None = None
 
     def turns(self, *, whole: bool) -> list[CellTurn]:
@@ -94,7 +93,6 @@ class SweepInPlay:
         order = rounds(self._sweep.chosen(whole=whole), spec.repeats, seed=spec.seed)
         done = {line.key for line in self._results.lines if not line.is_played_again}
         turns = [CellTurn(*each) for each in order]
-        self._runs = len(turns)
         self._left = [turn for turn in turns if turn.key not in done]
         return self._left
 
@@ -253,7 +251,7 @@ class SweepInPlay:
         )
         write_tables(self._results, self._sweep)
         write_page(self._results, self._sweep, runs_folder(request.config))
-        write_comparisons(self._results, self._sweep.spec, runs=self._runs)
+        write_comparisons(self._results, self._sweep.spec)
 
     def _of(self, request: pytest.FixtureRequest) -> Of:
         if self._header is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rabbitmq_resilience.extensions.sweeps.capacity_answer import capacity
 from rabbitmq_resilience.extensions.sweeps.leaderboard import ranking
 from rabbitmq_resilience.extensions.sweeps.measures import MEASURES
+from rabbitmq_resilience.extensions.sweeps.missing_runs import missing_runs
 from rabbitmq_resilience.extensions.sweeps.results import Results
 from rabbitmq_resilience.extensions.sweeps.sweep_file import Sweep
 from rabbitmq_resilience.extensions.sweeps.sweep_summary import TEMPLATES, WORDS, rows
@@ -34,5 +35,6 @@ def table(results: Results, sweep: Sweep) -> str:
         board=ranking(results, sweep.spec),
         paced=sweep.is_paced,
         capacity=capacity(results, sweep.spec),
+        missing=missing_runs(results, sweep.spec),
         **WORDS,
     )
