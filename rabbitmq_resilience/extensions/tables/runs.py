@@ -91,7 +91,10 @@ class LedgerRun:
 
 @dataclass(frozen=True)
 class Counts:
-    """The counts of verdicts. ``known``: INVALID as expected. ``invalid``: all other INVALID runs."""
+    """The counts of verdicts. ``known``: INVALID as expected. ``invalid``: all other INVALID runs.
+
+    ``false_alarms``: their rate among the runs that were VALID or INVALID, without the known ones; None without any.
+    """
 
     runs: int
     valid: int
@@ -104,7 +107,8 @@ class Counts:
     def of(cls, runs: Sequence[LedgerRun]) -> Self:
         """Count the verdicts of ``runs``."""
         words = Counter(str(run.verdict["verdict"]) for run in runs if not run.known)
-        rate = Rate(sum(run.is_false_alarm for run in runs), len(runs)) if runs else None
+        judged = words["VALID"] + words["INVALID"]
+        rate = Rate(sum(run.is_false_alarm for run in runs), judged) if judged else None
         known = sum(run.known for run in runs)
         return cls(len(runs), words["VALID"], known, words["INVALID"], words["UNKNOWN"], rate)
 
