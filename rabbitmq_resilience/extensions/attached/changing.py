@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from rabbitmq_resilience.extensions.attached import watchdog
 from rabbitmq_resilience.extensions.attached.foreign_broker import FIND, MachineProcess, RemoteBroker
 from rabbitmq_resilience.extensions.attached.machine import Machine, MachineError, tool_script
-from rabbitmq_resilience.model.broker_changes import BrokerChange
+from rabbitmq_resilience.extensions.attached.vhosts import on_any
+from rabbitmq_resilience.model.broker_changes import MAINTENANCE, BrokerChange
+from rabbitmq_resilience.model.errors import ClusterError
+from rabbitmq_resilience.nemesis.alarm import LIMITS
+from rabbitmq_resilience.sut.broker.management import ManagementApi
 
 _LACKS = 'for tool in "$@"; do command -v "$tool" > /dev/null || echo "there is no $tool"; done'
 
@@ -47,6 +52,33 @@ class ChangedBroker:
 
     def _key(self, change: BrokerChange) -> str:
         return f"{self.key}-{change.name}"
+
+
+def change_left(act: str, node: str, apis: Sequence[ManagementApi]) -> str:
+    """Return, in words, what the node still shows of a change, and what undoes it; empty if it shows nothing.
+
+    ``act``: the change's verb. ``node``: the Erlang name. ``apis``: those of the cluster; the first that answers tells.
+    """
+    try:
+        rows = on_any(apis, ManagementApi.nodes)
+    except ClusterError as error:
+        return f"no management API says whether it is over ({error or 'none was reached'})"
+    row: Mapping[str, Any] = next((row for row in rows if row["name"] == node), {})
+    if act == MAINTENANCE.act:
+        if "being_drained" not in row:
+            return "it does not report whether it is in maintenance mode"
+        return (
+            f"it is in maintenance mode still; end that by {' '.join(MAINTENANCE.undo)}" if row["being_drained"] else ""
+        )
+    for limit in LIMITS.values():
+        if limit.shown not in row:
+            return f"it does not report its {limit.shown}"
+        if row[limit.shown] == limit.impossible_bytes:
+            return (
+                f"its {limit.shown} is {limit.impossible_bytes:,} bytes still, as a run has set it; set it back by "
+                f"rabbitmqctl {limit.command}"
+            )
+    return ""
 
 
 def _while_it_is(process: MachineProcess) -> str:

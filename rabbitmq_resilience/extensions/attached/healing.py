@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 from rabbitmq_resilience.extensions.attached import watchdog
+from rabbitmq_resilience.extensions.attached.changing import change_left
 from rabbitmq_resilience.extensions.attached.cluster_file import KnownCluster
 from rabbitmq_resilience.extensions.attached.commanded import CommandedBroker, Doing, key_of
 from rabbitmq_resilience.extensions.attached.journal import Journal, journal_file
@@ -69,9 +71,10 @@ def healed(known: KnownCluster, backends: NodeBackends) -> bool:
     with ExitStack() as stack:
         if not stack.enter_context(journal.held()):
             raise LockedError("a run of this user, or its healing, uses this cluster; that run heals what it does")
-        remove_left = stack.enter_context(_alone(known))
+        alone = stack.enter_context(_alone(known))
         silent = set(_by_watchdogs(backends, [key_of(node.name) for node in known.stated.nodes]))
-        seen = [_heal_row(row, known, backends, journal, silent) for row in journal.unhealed()]
+        healing = _Healing(known, backends, journal, silent, alone.apis)
+        seen = [healing.heal(row) for row in journal.unhealed()]
         for where in journal.unreadable():
             print(f"{where} cannot be read; its fault may not be healed", file=sys.stderr)
         is_whole = all(seen) and not journal.unreadable()
@@ -80,7 +83,7 @@ def healed(known: KnownCluster, backends: NodeBackends) -> bool:
             print(text, file=sys.stderr)
         elif journal.is_settled():
             journal.clear()
-        remove_left()
+        alone.remove_left()
         for other in journal.left_elsewhere():
             print(f"of another cluster than {known.stated.cluster}, so not healed: {other}", file=sys.stderr)
     return is_whole and not silent
@@ -106,102 +109,121 @@ def _by_watchdogs(backends: NodeBackends, ours: Sequence[str]) -> Iterator[str]:
                 print(f"{name}: of brokers that the file does not name, so not healed: {', '.join(others)}")
 
 
-def _heal_row(
-    row: Mapping[str, Any], known: KnownCluster, backends: NodeBackends, journal: Journal, silent: set[str]
-) -> bool:
-    """Return whether the row's act was seen to be healed; if so, record that."""
-    try:
-        why = _not_seen(row, known, backends, silent)
-    except MachineError as error:
-        why = str(error)
-    if why:
-        print(f"not healed: {journal.text_of(row)}: {why}", file=sys.stderr)
-        return False
-    journal.healed(row["act"], row["node"])
-    return True
+@dataclass(frozen=True)
+class _Healing:
+    """What a look at the acts of earlier runs needs. ``silent``: machines that did not answer, or could not heal.
 
+    ``apis``: management APIs of the nodes; none if no way leads to them.
+    """
 
-def _not_seen(row: Mapping[str, Any], known: KnownCluster, backends: NodeBackends, silent: set[str]) -> str:
-    """Return why the row's act was not seen to be healed; empty if it was. Raise MachineError if looking fails."""
-    act, node = row["act"], row["node"]
-    of_file = f"; the run's cluster file was {row['file']}" if row.get("file") else ""
-    if row.get("place", "") != backends.place:
-        return f"it was done elsewhere; this file leads to {backends.place or 'another place'}{of_file}"
-    if node not in {stated.name for stated in known.stated.nodes}:
-        return f"the file does not name {node}{of_file}"
-    if act not in ACTIONS or known.stated.offers.way_of(ACTIONS[act]) is None:
-        return f"nothing in offers: can heal it{of_file}"
-    keepers = {node} if node in backends.keepers else {*backends.keepers}
-    if troubled := sorted(keepers & silent):
-        return f"{', '.join(troubled)} did not answer, or could not heal it"
-    if ACTIONS[act].takes_broker and node in backends.nodes:
-        backends.nodes[node].broker.give_back()  # its watchdog may be gone
-    if act == "fill_disk" and node in backends.nodes and (disk := backends.nodes[node].disk) is not None:
-        disk.empty()  # likewise
-    if (done := _commanded(act, node, backends)) is not None and done.lasting():
-        done.heal()  # likewise
-    try:
-        wait_until(
-            lambda: _in_effect(act, node, known, backends),
-            timeout_s=SEEN_WITHIN_S,
-            what=f"{node} to be healed",
-            until=lambda text: not text,
-        )
-    except WaitTimeout as error:
-        return str(error.last_seen)
-    return ""
+    known: KnownCluster
+    backends: NodeBackends
+    journal: Journal
+    silent: Set[str]
+    apis: Sequence[ManagementApi]
 
-
-def _in_effect(act: str, node: str, known: KnownCluster, backends: NodeBackends) -> str:
-    if ACTIONS[act].acts_on == "packets":
-        return _packets(act, node, known, backends)
-    done = _commanded(act, node, backends)
-    if done is not None and (text := done.lasting()):
-        return text
-    state = backends.nodes[node].broker.state() if node in backends.nodes else "running"
-    return "" if state == "running" else f"the process of its broker is {state}"
-
-
-def _commanded(act: str, node: str, backends: NodeBackends) -> Doing | None:
-    """Return the act on the broker that a command of the user has done; None if none has."""
-    broker = backends.nodes[node].broker if node in backends.nodes else None
-    return broker.done_before(act) if isinstance(broker, CommandedBroker) else None
-
-
-def _packets(act: str, node: str, known: KnownCluster, backends: NodeBackends) -> str:
-    backend = backends.nodes.get(node)
-    if backend is not None and backend.rules is not None:
+    def heal(self, row: Mapping[str, Any]) -> bool:
+        """Return whether the row's act was seen to be healed; if so, record that."""
         try:
-            backend.rules.put([], for_s=0)  # their watchdog may be gone
-            if act == "delay" and backend.delays is not None:
-                backend.delays.put({}, ports=(), for_s=0)
-        except ForcedError as error:
-            print(f"{node}: healed by force: {error}")
+            why = self._not_seen(row)
+        except MachineError as error:
+            why = str(error)
+        if why:
+            print(f"not healed: {self.journal.text_of(row)}: {why}", file=sys.stderr)
+            return False
+        self.journal.healed(row["act"], row["node"])
+        return True
+
+    def _not_seen(self, row: Mapping[str, Any]) -> str:
+        """Return why the row's act was not seen to be healed; empty if it was. Raise MachineError if looking fails."""
+        backends, stated, act, node = self.backends, self.known.stated, row["act"], row["node"]
+        of_file = f"; the run's cluster file was {row['file']}" if row.get("file") else ""
+        if row.get("place", "") != backends.place:
+            return f"it was done elsewhere; this file leads to {backends.place or 'another place'}{of_file}"
+        if node not in {one.name for one in stated.nodes}:
+            return f"the file does not name {node}{of_file}"
+        if act not in ACTIONS or stated.offers.way_of(ACTIONS[act]) is None:
+            return f"nothing in offers: can heal it{of_file}"
+        keepers = {node} if node in backends.keepers else {*backends.keepers}
+        if troubled := sorted(keepers & self.silent):
+            return f"{', '.join(troubled)} did not answer, or could not heal it"
+        if ACTIONS[act].takes_broker and node in backends.nodes:
+            backends.nodes[node].broker.give_back()  # its watchdog may be gone
+        if act == "fill_disk" and node in backends.nodes and (disk := backends.nodes[node].disk) is not None:
+            disk.empty()  # likewise
+        if act == "drain_node" and backends.orchestrator is not None:
+            backends.orchestrator.draining.uncordon_left(node)  # likewise
+        if (done := self._commanded(act, node)) is not None and done.lasting():
+            done.heal()  # likewise
+        try:
+            wait_until(
+                lambda: self._in_effect(act, node),
+                timeout_s=SEEN_WITHIN_S,
+                what=f"{node} to be healed",
+                until=lambda text: not text,
+            )
+        except WaitTimeout as error:
+            return str(error.last_seen)
         return ""
-    stated = {one.name: one for one in known.stated.nodes}
-    if backends.links.commanded is None:
-        return "there is no way to see whether its packets arrive"
-    links = [Link(peer, node) for peer in stated if peer != node]
-    cut = backends.links.commanded(stated).attested(links) or {}
-    if still := sorted(link.source for link, holds in cut.items() if holds):
-        return f"by its proof it is cut off from {', '.join(still)}"
-    unknown = sorted(link.source for link in links if link not in cut)
-    return f"its proof does not say whether it is cut off from {', '.join(unknown)}" if unknown else ""
+
+    def _in_effect(self, act: str, node: str) -> str:
+        if ACTIONS[act].acts_on == "packets":
+            return self._packets(act, node)
+        done = self._commanded(act, node)
+        if done is not None and (text := done.lasting()):
+            return text
+        state = self.backends.nodes[node].broker.state() if node in self.backends.nodes else "running"
+        if state != "running":
+            return f"the process of its broker is {state}"
+        return change_left(act, node, self.apis) if ACTIONS[act].acts_on == "settings" else ""
+
+    def _commanded(self, act: str, node: str) -> Doing | None:
+        """Return the act on the broker that a command of the user has done; None if none has."""
+        broker = self.backends.nodes[node].broker if node in self.backends.nodes else None
+        return broker.done_before(act) if isinstance(broker, CommandedBroker) else None
+
+    def _packets(self, act: str, node: str) -> str:
+        backend, links = self.backends.nodes.get(node), self.backends.links
+        if backend is not None and backend.rules is not None:
+            try:
+                backend.rules.put([], for_s=0)  # their watchdog may be gone
+                if act == "delay" and backend.delays is not None:
+                    backend.delays.put({}, ports=(), for_s=0)
+            except ForcedError as error:
+                print(f"{node}: healed by force: {error}")
+            return ""
+        stated = {one.name: one for one in self.known.stated.nodes}
+        if links.commanded is None:
+            return "there is no way to see whether its packets arrive"
+        to_node = [Link(peer, node) for peer in stated if peer != node]
+        cut = links.commanded(stated).attested(to_node) or {}
+        if still := sorted(link.source for link, holds in cut.items() if holds):
+            return f"by its proof it is cut off from {', '.join(still)}"
+        unknown = sorted(link.source for link in to_node if link not in cut)
+        return f"its proof does not say whether it is cut off from {', '.join(unknown)}" if unknown else ""
+
+
+@dataclass(frozen=True)
+class _Alone:
+    """A cluster that no run has. ``remove_left`` removes the virtual hosts that runs have left."""
+
+    apis: Sequence[ManagementApi]
+    remove_left: Callable[[], None]
 
 
 @contextmanager
-def _alone(known: KnownCluster) -> Iterator[Callable[[], None]]:
-    """Hold the cluster's lock, so that no run has the cluster; yield a function that removes what runs have left.
+def _alone(known: KnownCluster) -> Iterator[_Alone]:
+    """Hold the cluster's lock, so that no run has the cluster.
 
-    The function removes their virtual hosts, which no run needs then. Raise LockedError if a run has the cluster, and
-    WrongClusterError if another cluster answers. If no broker answers, go on without the lock, as machines may still
-    need healing.
+    Raise LockedError if a run has the cluster, and WrongClusterError if another cluster answers. If no broker answers,
+    go on without the lock, as machines may still need healing.
     """
     given, made = known.stated.virtual_host, Made()
+    apis: list[ManagementApi] = []
     with ExitStack() as stack:
         try:
             known = stack.enter_context(reached(known))
-            apis = [
+            apis += [
                 stack.enter_context(api_of(node.management, known.access, made, given=given))
                 for node in known.stated.nodes
             ]
@@ -215,7 +237,7 @@ def _alone(known: KnownCluster) -> Iterator[Callable[[], None]]:
             remove: Callable[[], None] = _nothing
         else:
             remove = partial(_remove_left, apis, lock.vhost)
-        yield remove
+        yield _Alone(apis, remove)
 
 
 def _nothing() -> None:

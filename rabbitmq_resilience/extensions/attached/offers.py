@@ -165,7 +165,8 @@ class Kubernetes(Spec):
         return self.pods.get(node, node.partition("@")[2].partition(".")[0])
 
     def reached_by(self, node: str) -> str:
-        return f"pod {self.namespace}/{self.pod_of(node)}"
+        context = f"context {self.context}" if self.context else "no context stated"
+        return f"pod {self.namespace}/{self.pod_of(node)} ({context})"
 
 
 class Offers(Spec):

@@ -14,6 +14,10 @@ class Draining(Protocol):
 
     def uncordon(self, brokers: Collection[str]) -> None: ...
 
+    def uncordon_left(self, broker: str) -> None:
+        """Let the machines accept pods again that an earlier process has drained for this broker."""
+        ...
+
     def open(self, brokers: Collection[str]) -> Iterable[str]:
         """Return, in words, the machines drained for these brokers that accept new pods."""
         ...

@@ -64,7 +64,8 @@ done
 """
 
 #: The arguments: the folder, after how many seconds to heal, how to heal, the watchdog, and a name for a unit of
-#: systemd. The unit survives the session of a user who logs out, and what it has started survives the unit. An earlier
+#: systemd. The unit survives the session of a user who logs out, and what it has started survives the unit. Below the
+#: folder of a user there is none: a unit would not have the variables that the user's commands may need. An earlier
 #: watchdog, which may be healing right now, is suspended first; it goes on if no new watchdog could be started.
 _ARM = """
 set -eu
@@ -79,7 +80,8 @@ echo $(( $(cut -d. -f1 /proc/uptime) + $2 )) > "$1/until.new"
 printf '%s\\n' "$4" > "$1/watch.new"
 for file in until watch heal; do mv "$1/$file.new" "$1/$file"; done
 rm -f "$1/pid"
-if [ -d /run/systemd/system ] && [ "$(id -u)" = 0 ] && command -v systemd-run > /dev/null; then
+case $1 in /run/*) of_machine=1 ;; *) of_machine= ;; esac
+if [ -n "$of_machine" ] && [ -d /run/systemd/system ] && [ "$(id -u)" = 0 ] && command -v systemd-run > /dev/null; then
     systemd-run --quiet --collect --property KillMode=process --unit "$5" sh "$1/watch" "$1"
 else
     setsid sh "$1/watch" "$1" < /dev/null > /dev/null 2>&1 &

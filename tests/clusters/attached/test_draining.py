@@ -11,15 +11,21 @@ import pytest
 import yaml
 
 from rabbitmq_resilience.extensions.attached import watchdog
+from rabbitmq_resilience.extensions.attached.cluster_command import heal
+from rabbitmq_resilience.extensions.attached.cluster_file import load
 from rabbitmq_resilience.extensions.attached.commanded import OurMachine
+from rabbitmq_resilience.extensions.attached.healing import journal_of
 from rabbitmq_resilience.extensions.attached.machine import MachineError
+from rabbitmq_resilience.extensions.attached.node_backends import NodeBackends
 from rabbitmq_resilience.extensions.attached.offers import Kubernetes
 
 pytest.importorskip("kubernetes")
 
 from rabbitmq_resilience.extensions.attached.kubernetes import draining as draining_program
 from rabbitmq_resilience.extensions.attached.kubernetes import evictions
+from rabbitmq_resilience.extensions.attached.kubernetes.containers import ContainerMachine
 from rabbitmq_resilience.extensions.attached.kubernetes.draining import MARK, PodDraining, uncordoned
+from rabbitmq_resilience.extensions.attached.kubernetes.pod_broker import PodBroker
 from rabbitmq_resilience.extensions.attached.kubernetes.pods import ZONE, Pods
 from tests.clusters.attached.api_server import ApiServer, api_server
 from tests.messages import Messages
@@ -77,7 +83,7 @@ def armed(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         uncordoned(Kubernetes.model_validate_json(offer), Path(folder), machine)
 
     def arm(_: object, key: str, *, heal: str, after_s: float) -> None:
-        assert after_s == FOR_S + evictions.EVICTED_WITHIN_S
+        assert after_s > FOR_S + evictions.LET_GO_WITHIN_S
         found[key] = heal
 
     monkeypatch.setattr(watchdog, "arm", arm)
@@ -107,7 +113,7 @@ def test_a_node_is_cordoned_then_its_broker_evicted_and_uncordoned_by_what_watch
         ("POST", "eviction"),
     ]
     assert cordoned(server) == ["node2"]
-    assert server.objects[f"{NODES}/node2"]["metadata"]["annotations"] == {MARK: "shop"}
+    assert server.objects[f"{NODES}/node2"]["metadata"]["annotations"] == {MARK: "shop/rabbit-2"}
     assert f"{PODS}/rabbit-2" not in server.objects
     assert f"{PODS}/somebodys" in server.objects
     assert list(draining.open(["rabbit@2"])) == []
@@ -115,7 +121,7 @@ def test_a_node_is_cordoned_then_its_broker_evicted_and_uncordoned_by_what_watch
     server.objects[f"{NODES}/node2"]["spec"]["unschedulable"] = False
     message(*draining.open(["rabbit@2"]))
     server.objects[f"{NODES}/node2"]["spec"]["unschedulable"] = True
-    assert list(armed) == ["node2-cordoned"]
+    assert list(armed) == ["rabbit@2-cordoned-node2"]
     draining.uncordon(["rabbit@2"])
     assert cordoned(server) == []
     assert server.objects[f"{NODES}/node2"]["metadata"]["annotations"] == {}
@@ -125,7 +131,7 @@ def test_a_node_is_cordoned_then_its_broker_evicted_and_uncordoned_by_what_watch
 def test_all_nodes_of_a_zone(server: ApiServer, draining: PodDraining, armed: dict[str, str]) -> None:
     drain(draining, "rabbit@3", whole_zones=True)
     assert cordoned(server) == ["node3", "node3-spare"]
-    assert list(armed) == ["node3-cordoned", "node3-spare-cordoned"]
+    assert list(armed) == ["rabbit@3-cordoned-node3", "rabbit@3-cordoned-node3-spare"]
     draining.uncordon(["rabbit@3"])
     assert cordoned(server) == []
 
@@ -139,7 +145,7 @@ def test_an_eviction_that_a_budget_refuses_is_reported(
         drain(draining, "rabbit@2")
     assert f"{PODS}/rabbit-2" in server.objects
     assert cordoned(server) == ["node2"], "which healing opens again"
-    assert list(armed) == ["node2-cordoned"]
+    assert list(armed) == ["rabbit@2-cordoned-node2"]
 
 
 def test_what_would_take_others_is_refused_before_anything_is_done(
@@ -195,3 +201,50 @@ def test_where_brokers_run_afterwards_is_reported(server: ApiServer, draining: P
     for broker, text in (("rabbit@1", of_1), ("rabbit@2", of_2), ("rabbit@3", of_3)):
         assert broker in text
         message(text)
+
+
+def test_heal_uncordons_what_a_killed_run_has_drained(
+    server: ApiServer, draining: PodDraining, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its watchdogs, and without them; nodes that were drained for other clusters of the namespace stay."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setattr(PodBroker, "state", lambda _: "running")
+    monkeypatch.setattr(PodBroker, "give_back", lambda _: None)
+    monkeypatch.setattr(ContainerMachine, "run", lambda *_, **__: "")
+    server.objects[f"{NODES}/node1"] |= {"spec": {"unschedulable": True}}
+    server.objects[f"{NODES}/node1"]["metadata"]["annotations"] = {MARK: "shop/others-1"}
+    known = load(cluster_file(tmp_path, draining))
+    for has_watchdogs in (True, False):
+        pod(server, "rabbit-2", "node2")
+        with NodeBackends.of(known) as backends:
+            assert backends.orchestrator is not None
+            journal_of(known, backends).begun("drain_node", "rabbit@2", heals_by_itself_s=FOR_S)
+            backends.orchestrator.draining.drain(["rabbit@2"], whole_zones=False, for_s=FOR_S)
+            keeper = backends.keepers["this machine"]
+        pod(server, "rabbit-2", "node2-spare")
+        assert cordoned(server) == ["node1", "node2"]
+        if not has_watchdogs:
+            (key,) = watchdog.armed(keeper)
+            keeper.run('kill -KILL -- "-$(cat "$1/pid")"; rm -r "$1"', f"{keeper.state}/{key}")
+        assert heal([str(known.path)]) == 0
+        assert cordoned(server) == ["node1"]
+        assert watchdog.armed(keeper) == []
+
+
+def cluster_file(folder: Path, draining: PodDraining) -> Path:
+    """Nobody listens at these addresses."""
+    (folder / "secret").write_text("x\n")
+    nodes = [
+        {"name": name, "zone": f"zone-{n}", "amqp": "amqp://127.0.0.1:11", "management": "http://127.0.0.1:11"}
+        for n, name in enumerate(draining.pod_of, 1)
+    ]
+    for node in nodes:
+        for kind in ("amqp", "management"):
+            node[kind] = f"{node[kind]}{node['name'][-1]}"
+    offer = {**draining.offer.model_dump(mode="json", exclude_defaults=True), "pods": dict(draining.pod_of)}
+    stated = {"version": 1, "cluster": "shop", "user": {"file": "secret"}, "password": {"file": "secret"}}
+    stated |= {"partition_handling": "pause_minority", "nodes": nodes}
+    stated |= {"offers": {"kubernetes": offer}, "allow": {"drain_node": 1}}
+    path = folder / "shop.yaml"
+    path.write_text(yaml.safe_dump(stated, sort_keys=False))
+    return path

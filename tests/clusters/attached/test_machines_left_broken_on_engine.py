@@ -23,9 +23,11 @@ from tests.clusters.attached import acts
 from tests.clusters.attached.acts import KINDS, TOPOLOGY
 from tests.clusters.attached.machines import Machines
 from tests.clusters.attached.playing import unhealed
+from tests.messages import Messages
 
 pytestmark = pytest.mark.engine
 
+TIMES = {r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*": "TIME"}
 HEALED_AT_ONCE = ("pause", "cut", "fill_disk", "memory_alarm")
 
 
@@ -100,3 +102,22 @@ def test_heal_does_not_wait_for_that(
     assert "rabbit@host2: healed rabbit@host2-" in capsys.readouterr().out
     seen(lambda: not is_on(machines), timeout_s=20, what="the machines to be healed")
     assert machines.ask("host2", "ps -eo args").count("rabbitmq-resilience") == 0, "watchdogs are gone"
+
+
+@pytest.mark.parametrize("kind", ["memory_alarm", "drain"])
+def test_what_has_lost_its_watchdog_is_not_said_to_be_healed(
+    kind: str, file: Path, machines: Machines, capsys: pytest.CaptureFixture[str], message: Messages
+) -> None:
+    is_on = KINDS[kind].is_on
+    with left_broken(file, kind, for_s=600):
+        seen(lambda: is_on(machines), timeout_s=40, what=f"{kind} to be in effect")
+    undo = machines.ask("host2", "cat /run/rabbitmq-resilience/*/heal")
+    machines.ask("host2", "kill -KILL -- -$(cat /run/rabbitmq-resilience/*/pid); rm -r /run/rabbitmq-resilience/*")
+    try:
+        assert heal([str(file)]) == 1
+        message(capsys.readouterr().err, hide=TIMES)
+        assert is_on(machines)
+    finally:
+        machines.ask("host2", undo)
+    assert heal([str(file)]) == 0
+    assert unhealed(file) == []

@@ -56,7 +56,7 @@ def test_a_pod_is_called_as_its_nodes_host_begins_or_as_the_file_says(folder: Pa
     renamed = 'offers: {kubernetes: {namespace: shop, pods: {"rabbit@rabbit-1.rabbit.shop.svc": orders-b}}}\n'
     stated = known(folder, SAID + renamed).stated
     told = [stated.offers.reached_by(node.name) for node in stated.nodes]
-    assert told == ["pod shop/rabbit-0", "pod shop/orders-b", "pod shop/rabbit-2"]
+    assert told == [f"pod shop/{pod} (no context stated)" for pod in ("rabbit-0", "orders-b", "rabbit-2")]
 
 
 @pytest.mark.parametrize(
@@ -296,7 +296,7 @@ def test_the_examples_of_the_docs_fit_each_other() -> None:
 
 def pod(**spec: Any) -> Any:
     """As the API server would tell of one that stores nothing in a claim."""
-    said = {"share_process_namespace": None, "host_pid": None, **spec}
+    said = {"share_process_namespace": None, "host_pid": None, "host_network": None, **spec}
     return SimpleNamespace(
         name="rabbit-0", node="n", has_claim=False, raw=SimpleNamespace(spec=SimpleNamespace(**said))
     )
@@ -311,6 +311,8 @@ def pod(**spec: Any) -> Any:
         ("{kill: pod, stop: container}", "{cut: 1}", {"host_pid": True}, ""),
         ("{kill: pod}", "{kill: 1}", {"host_pid": True}, "volume claim"),
         ("{kill: pod}", "{pause: 1}", {}, ""),
+        ("{}", "{cut: 1, kill: 1}", {"host_network": True}, "hostNetwork"),
+        ("{}", "{kill: 1}", {"host_network": True}, ""),
         ("{}", "{restart_all: 1}", {}, "restart_all"),
         ("{drain_node: all}", "{drain_node: 1, kill: 1}", {}, "drain_node"),
         ("{}", "{drain_node: 1}", {}, ""),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -54,7 +56,7 @@ def policies(server: ApiServer, tmp_path: Path) -> Iterator[NetworkPolicies]:
     (tmp_path / "kube.yaml").write_text(yaml.safe_dump(config), encoding="utf-8")
     offer = Kubernetes(namespace="shop", kubeconfig=tmp_path / "kube.yaml", cut_by="network_policy")
     pods = Pods(server.configuration, "shop", "rabbitmq")
-    found = NetworkPolicies(pods, "rabbit-0", offer, tmp_path, OurMachine(str(tmp_path / "state")))
+    found = NetworkPolicies(pods, "rabbit-0", "rabbit@rabbit-0", offer, tmp_path, OurMachine(str(tmp_path / "state")))
     yield found
     server.objects.clear()
     if watchdog.armed(found.keeper):
@@ -79,6 +81,25 @@ def test_one_that_is_only_called_like_ours_is_left_alone(
     policies.put([], for_s=0)
     assert not server.did("PATCH", of="networkpolicies")
     assert not server.did("DELETE", of="networkpolicies")
+
+
+@pytest.mark.parametrize(
+    ("spec", "refused"),
+    [
+        ({"podSelector": {"matchLabels": {"app": "web"}}}, False),
+        ({"podSelector": {}, "policyTypes": ["Egress"]}, False),
+        ({"podSelector": {}, "policyTypes": ["Egress", "Ingress"]}, True),
+        ({"podSelector": {"matchLabels": {"statefulset.kubernetes.io/pod-name": "rabbit-0"}}}, True),
+        ({"podSelector": {"matchExpressions": [{"key": "app", "operator": "Exists"}]}}, True),
+    ],
+)
+def test_policies_of_others_matter_if_they_may_select_the_pod(
+    server: ApiServer, policies: NetworkPolicies, spec: dict[str, Any], refused: bool
+) -> None:
+    server.put(POLICIES, "theirs", spec=spec)
+    with pytest.raises(MachineError, match="theirs") if refused else nullcontext():
+        policies.put(RULES, for_s=3600)
+    assert bool(watchdog.armed(policies.keeper)) is not refused
 
 
 def test_one_that_outlives_what_watched_over_it_is_deleted(server: ApiServer, policies: NetworkPolicies) -> None:

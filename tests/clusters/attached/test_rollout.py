@@ -210,3 +210,14 @@ def test_a_pod_without_a_claim_of_its_set_is_left_alone(server: ApiServer, messa
     with message.of(MachineError):
         losing(server, Inside()).delete()
     assert server.asked == []
+
+
+def test_a_claim_of_another_container_is_not_the_brokers(server: ApiServer, message: Messages) -> None:
+    """Such as one with backups."""
+    spec = server.objects[f"{PODS}/rabbit-1"]["spec"]
+    backup = {"name": "backup", "image": "backup", "volumeMounts": spec["containers"][0].pop("volumeMounts")}
+    spec["containers"].append(backup)
+    assert not Pods(server.configuration, "shop", "rabbitmq").get("rabbit-1").has_claim
+    with message.of(MachineError):
+        losing(server, Inside()).delete()
+    assert not server.did("DELETE", of="")

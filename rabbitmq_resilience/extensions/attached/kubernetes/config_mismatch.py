@@ -21,6 +21,7 @@ def contrary(
     offers, offer = known.stated.offers, known.stated.offers.kubernetes
     allowed = {one: offers.way_of(one) for verb, one in ACTIONS.items() if verb in known.stated.allow}
     in_broker = [a.verb for a, way in allowed.items() if a.acts_on == "process" and way and way.adds_container]
+    on_packets = [action.verb for action in allowed if action.acts_on == "packets"]
     takes_pod = [_instead(action) for action, way in allowed.items() if way and way.takes_pod]
     assert offer is not None, "the caller checks the offer"
     for node in known.stated.nodes:
@@ -37,13 +38,21 @@ def contrary(
                 f"pod {found.name} shares its processes with others (shareProcessNamespace or hostPID), which "
                 f"{', '.join(in_broker)} could hit; state kill: pod and stop: pod, and allow no pause"
             )
+        if found.raw.spec.host_network and on_packets:
+            yield (
+                f"pod {found.name} uses the network of its machine (hostNetwork), so {', '.join(on_packets)} would act "
+                f"on all that this machine sends and takes; allow none of them"
+            )
         if not found.has_claim and takes_pod:
             yield (
-                f"pod {found.name} has no volume claim, so the data of its broker would be lost with the pod; "
+                f"the broker of pod {found.name} stores in no volume claim, so its data would be lost with the pod; "
                 f"{' and '.join(takes_pod)}"
             )
         if allowed.get(ACTIONS["lose_data"]) and not claims[node.name].of(found):
-            yield f"pod {found.name} has no claim made by its StatefulSet, and lose_data deletes only such claims"
+            yield (
+                f"the broker of pod {found.name} stores in no claim that its StatefulSet has made, and lose_data "
+                "deletes only such claims"
+            )
     if offer.cut_by == "chaos_mesh" and any(action.acts_on == "packets" for action in allowed):
         yield from _left_of_chaos(pods, pod_of)
 

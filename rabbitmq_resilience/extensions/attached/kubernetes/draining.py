@@ -21,9 +21,9 @@ from kubernetes import client
 from rabbitmq_resilience.extensions.attached import watchdog
 from rabbitmq_resilience.extensions.attached.commanded import OurMachine, key_of
 from rabbitmq_resilience.extensions.attached.kubernetes.evictions import (
-    EVICTED_WITHIN_S,
     evictable,
     evicted,
+    evicted_within_s,
     of_brokers,
 )
 from rabbitmq_resilience.extensions.attached.kubernetes.pods import (
@@ -39,7 +39,7 @@ from rabbitmq_resilience.extensions.attached.machine import MachineError
 from rabbitmq_resilience.extensions.attached.offers import Kubernetes
 from rabbitmq_resilience.tools.locations import IMPORTED_FROM
 
-#: The annotation of nodes that we have cordoned; its value is the namespace of the brokers.
+#: The annotation of nodes that we have cordoned; its value is the namespace and the pod of a broker (shop/rabbit-1).
 MARK = "rabbitmq-resilience/cordoned-for"
 _NOT_FOUND = 404
 
@@ -57,6 +57,8 @@ class PodDraining:
     keeper: OurMachine
     #: The nodes of Kubernetes that were drained for each broker.
     drained: dict[str, frozenset[str]] = field(default_factory=dict)
+    #: The keys of the watchdogs, by node. Each begins with a broker, by which it is known whose it is.
+    _keys: dict[str, str] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def drain(self, brokers: Collection[str], *, whole_zones: bool, for_s: float) -> None:
@@ -74,20 +76,31 @@ class PodDraining:
             self._refuse_cordoned(machines)
             for name in brokers:
                 self.drained[name] = machines
+            first = min(brokers)
             for machine in sorted(machines):
-                heal, after_s = self._healed_by(machine), for_s + EVICTED_WITHIN_S
-                watchdog.arm(self.keeper, key_of(f"{machine}-cordoned"), heal=heal, after_s=after_s)
-                _mark(self.pods.configuration, machine, cordoned_for=self.pods.namespace)
+                heal, after_s = self._healed_by(machine), for_s + evicted_within_s(going)
+                self._keys[machine] = f"{key_of(first)}-cordoned-{key_of(machine)}"
+                watchdog.arm(self.keeper, self._keys[machine], heal=heal, after_s=after_s)
+                _mark(self.pods.configuration, machine, cordoned_for=self._mark_of(first))
         evicted(self.pods, going)
 
     def uncordon(self, brokers: Collection[str]) -> None:
         """Uncordon the nodes that were drained for these brokers. Raise MachineError if one is still cordoned."""
         with self._lock:
             for machine in sorted({one for name in brokers for one in self.drained.get(name, ())}):
-                if not watchdog.heal(self.keeper, key_of(f"{machine}-cordoned")):
+                if not watchdog.heal(self.keeper, self._keys[machine]):
                     uncordoned(self.offer, self.folder, machine)
             for name in brokers:
                 self.drained.pop(name, None)
+
+    def uncordon_left(self, broker: str) -> None:
+        """Uncordon the nodes that an earlier process has drained for this broker.
+
+        Raise MachineError if one is still cordoned."""
+        mark = self._mark_of(broker)
+        nodes: Any = self.pods.ask("the nodes", lambda api: api.list_node(_request_timeout=ANSWERS_WITHIN_S)).items
+        for machine in sorted(one.metadata.name for one in nodes if (one.metadata.annotations or {}).get(MARK) == mark):
+            uncordoned(self.offer, self.folder, machine)
 
     def open(self, brokers: Collection[str]) -> Iterator[str]:
         """Yield a text for each node that was drained for these brokers and takes pods."""
@@ -137,6 +150,9 @@ class PodDraining:
         for machine in sorted(machines):
             if _read(self.pods.configuration, machine).spec.unschedulable:
                 raise MachineError(f"{machine} takes no pods already, and we have not cordoned it; nothing was done")
+
+    def _mark_of(self, broker: str) -> str:
+        return f"{self.pods.namespace}/{self.pod_of[broker]}"
 
     def _healed_by(self, machine: str) -> str:
         program = [sys.executable, "-m", __name__, self.offer.model_dump_json(), str(self.folder), machine]

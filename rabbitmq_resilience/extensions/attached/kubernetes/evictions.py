@@ -13,12 +13,10 @@ from rabbitmq_resilience.extensions.attached.kubernetes.pods import ANSWERS_WITH
 from rabbitmq_resilience.extensions.attached.machine import MachineError
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
-#: How long to ask again if a disruption budget refuses an eviction.
+#: How long to ask again if a disruption budget refuses an eviction, for each pod.
 LET_GO_WITHIN_S = 30.0
 _ENDED_WITHIN_S = 30.0
 _GRACE_S_MAX = 120.0
-#: The longest time that all evictions of a drain may take.
-EVICTED_WITHIN_S = LET_GO_WITHIN_S + _GRACE_S_MAX + _ENDED_WITHIN_S
 _POLL_S = 1.0
 _NOT_FOUND, _TOO_MANY = 404, 429
 #: The annotation of pods that the kubelet itself starts
@@ -63,6 +61,11 @@ def evictable(pods: Pods, machines: Collection[str]) -> list[Going]:
                 raise MachineError(f"{Going.of(raw)} on {machine} {refusal}; nothing was done")
             found.append(Going.of(raw))
     return found
+
+
+def evicted_within_s(going: Collection[Going]) -> float:
+    """Return the longest time that the evictions may take."""
+    return LET_GO_WITHIN_S * len(going) + _GRACE_S_MAX + _ENDED_WITHIN_S
 
 
 def evicted(pods: Pods, going: Collection[Going]) -> None:

@@ -15,7 +15,7 @@ import yaml
 
 from rabbitmq_resilience.extensions.attached.broker_settings import ASK, BrokerSettings, understood
 from rabbitmq_resilience.extensions.attached.kubernetes.containers import STATE, ContainerMachine
-from rabbitmq_resilience.extensions.attached.kubernetes.pods import ANSWERS_WITHIN_S, Pods, configured
+from rabbitmq_resilience.extensions.attached.kubernetes.pods import ANSWERS_WITHIN_S, Pods, configured, resolved
 from rabbitmq_resilience.extensions.attached.machine import MachineError
 from rabbitmq_resilience.extensions.attached.offers import Kubernetes
 from rabbitmq_resilience.model.actions import ACTIONS
@@ -55,7 +55,10 @@ def found_file(offer: Kubernetes, label: str) -> str:
         for name, (who, _) in answers.items()
     ]
     odd = {who[0]: name for name, (who, _) in answers.items() if offer.pod_of(who[0]) != name}
-    offering = {**offer.model_dump(mode="json", exclude_defaults=True), **({"pods": odd} if odd else {})}
+    # Otherwise another context of kubectl would lead the file to another cluster.
+    context = resolved(offer, Path.cwd()).context
+    offering = offer.model_copy(update={"context": context}).model_dump(mode="json", exclude_defaults=True)
+    offering |= {"pods": odd} if odd else {}
     stated: dict[str, Any] = {
         "version": 1,
         "cluster": clusters.pop(),

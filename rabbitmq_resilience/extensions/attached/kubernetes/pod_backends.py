@@ -49,7 +49,7 @@ def by_kubernetes(known: KnownCluster) -> NodeBackends:
     machines = {pod_of[name]: machine for name, machine in network.items()}
     ruled: Mapping[str, Callable[[str], Rules]] = {
         "rules": lambda name: PacketRules(network[name], key=key_of(name)),
-        "network_policy": lambda name: NetworkPolicies(pods, pod_of[name], offer, folder, keeper),
+        "network_policy": lambda name: NetworkPolicies(pods, pod_of[name], name, offer, folder, keeper),
         "chaos_mesh": lambda name: NetworkChaos(pods, pod_of[name], machines),
     }
     brokers = _brokers(pods, offer, inside, ephemeral)

@@ -70,7 +70,8 @@ def resolved(offer: Kubernetes, folder: Path) -> Kubernetes:
     If KUBECONFIG names several files, the first that states a current context decides, as with kubectl."""
     if offer.kubeconfig is None and "KUBECONFIG" not in os.environ and "KUBERNETES_SERVICE_HOST" in os.environ:
         return offer
-    named = str(folder / offer.kubeconfig) if offer.kubeconfig else os.environ.get("KUBECONFIG") or _DEFAULT
+    stated = None if offer.kubeconfig is None else str(folder / offer.kubeconfig.expanduser())
+    named = stated or os.environ.get("KUBECONFIG") or _DEFAULT
     files = [str(Path(each).expanduser().absolute()) for each in named.split(os.pathsep) if each]
     context = offer.context or next(filter(None, map(_current_context, files)), None)
     if context is None:
@@ -85,6 +86,13 @@ def _current_context(file: str) -> str | None:
     except (OSError, ValueError, yaml.YAMLError):
         return None
     return content.get("current-context") if isinstance(content, dict) else None
+
+
+def stored_in(raw: Any, container: str) -> dict[str, str]:
+    """Return the claims that a container of a pod (V1Pod) mounts, by folder. Other containers may have claims, too."""
+    claimed = {one.name: one.persistent_volume_claim for one in raw.spec.volumes or () if one.persistent_volume_claim}
+    mounts = [mount for one in raw.spec.containers if one.name == container for mount in one.volume_mounts or ()]
+    return {mount.mount_path: claimed[mount.name].claim_name for mount in mounts if mount.name in claimed}
 
 
 def words_of(error: Exception) -> str:
@@ -111,6 +119,7 @@ class Pod:
     containers: frozenset[str]
     waiting: dict[str, str]
     broker_image: str
+    #: Whether the broker stores in a volume claim.
     has_claim: bool
     raw: Any
 
@@ -200,6 +209,6 @@ class Pods:
             containers=frozenset(one.name for one in statuses if one.state and one.state.running),
             waiting={name: f"{one.reason}: {one.message or 'no details'}" for name, one in waiting.items()},
             broker_image=mine[0].image,
-            has_claim=any(volume.persistent_volume_claim for volume in raw.spec.volumes or ()),
+            has_claim=bool(stored_in(raw, self.container)),
             raw=raw,
         )

@@ -46,6 +46,8 @@ class NetworkPolicies:
 
     pods: Pods
     pod: str
+    #: The Erlang name of the broker, with which the key of the watchdog begins.
+    broker: str
     offer: Kubernetes
     folder: Path
     keeper: OurMachine
@@ -60,7 +62,7 @@ class NetworkPolicies:
         """Replace the policy of this pod, or delete it if there are no rules.
 
         Raise MachineError if a rule is more than a drop of all packets, or if the API server refuses."""
-        key = key_of(f"{self.pods.namespace}-{self.name}")
+        key = f"{key_of(self.broker)}-policy"
         if not rules:
             if not watchdog.heal(self.keeper, key):
                 self._delete()
@@ -71,7 +73,7 @@ class NetworkPolicies:
         try:
             with connected(self.pods.configuration) as connection:
                 api = client.NetworkingV1Api(connection)
-                _refuse_if_others(api, self.pods.namespace)
+                _refuse_if_others(api, self.pods.namespace, self.pods.get(self.pod).raw.metadata.labels or {})
                 watchdog.arm(self.keeper, key, heal=self._deleted_by, after_s=for_s)
                 _replaced(api, self.pods.namespace, body)
         except (client.ApiException, urllib3.exceptions.HTTPError, OSError) as error:
@@ -116,16 +118,23 @@ class NetworkPolicies:
         }
 
 
-def _refuse_if_others(api: client.NetworkingV1Api, namespace: str) -> None:
-    """Raise MachineError if the namespace has policies of others.
+def _refuse_if_others(api: client.NetworkingV1Api, namespace: str, labels: Mapping[str, str]) -> None:
+    """Raise MachineError if policies of others may decide what a pod with these labels takes.
 
     A pod takes what any policy allows, so ours would allow what theirs refuse."""
     listed: Any = api.list_namespaced_network_policy(namespace, _request_timeout=ANSWERS_WITHIN_S)
-    others = sorted(one.metadata.name for one in listed.items if not _is_ours(one))
+    others = sorted(one.metadata.name for one in listed.items if not _is_ours(one) and _may_select(one.spec, labels))
     if others:
         raise MachineError(
-            f"{namespace} has policies of its own ({', '.join(others)}); ours would let in what they keep out"
+            f"{namespace} has policies of its own for this pod ({', '.join(others)}); ours would let in what they keep "
+            "out"
         )
+
+
+def _may_select(spec: Any, labels: Mapping[str, str]) -> bool:
+    """Return whether a policy may decide what a pod with these labels takes; its expressions are not evaluated."""
+    wanted = spec.pod_selector.match_labels or {}
+    return "Ingress" in (spec.policy_types or ["Ingress"]) and wanted.items() <= labels.items()
 
 
 def _is_ours(policy: Any) -> bool:

@@ -5,14 +5,20 @@ The StatefulSet makes new claims. The reclaim policy of the old volumes decides 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import urllib3
 from kubernetes import client
 
-from rabbitmq_resilience.extensions.attached.kubernetes.pods import ANSWERS_WITHIN_S, Pod, Pods, connected, words_of
+from rabbitmq_resilience.extensions.attached.kubernetes.pods import (
+    ANSWERS_WITHIN_S,
+    Pod,
+    Pods,
+    connected,
+    stored_in,
+    words_of,
+)
 from rabbitmq_resilience.extensions.attached.machine import Machine, MachineError
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
@@ -58,7 +64,8 @@ class PodClaims:
         mine = self.of(found)
         if not mine:
             raise MachineError(f"pod {self.pod} has no claim that its StatefulSet has made for it; nothing was done")
-        self._folders = list(_folders(found, set(mine), self.pods.container))
+        stored = stored_in(found.raw, self.pods.container)
+        self._folders = [folder for folder, claim in stored.items() if claim in mine]
         self._deleted = {name: self._uid(name) or "" for name in mine}
         for name, uid in self._deleted.items():
             self._delete(name, uid)
@@ -95,7 +102,7 @@ class PodClaims:
         return int(self.inside.run(_OLDER, str(since), *self._folders, timeout_s=_LOOKED_WITHIN_S))
 
     def of(self, found: Pod) -> list[str]:
-        """Return the names of the claims that its StatefulSet has made for the pod; other pods may use other claims."""
+        """Return the names of the claims that its StatefulSet has made for the pod, and its broker stores in."""
         owner = next((one for one in found.raw.metadata.owner_references or () if one.kind == "StatefulSet"), None)
         if owner is None:
             return []
@@ -106,7 +113,7 @@ class PodClaims:
             ),
         )
         made = {f"{one.metadata.name}-{found.name}" for one in keeper.spec.volume_claim_templates or ()}
-        return sorted(made & {claim for _, claim in _claimed(found)})
+        return sorted(made & {*stored_in(found.raw, self.pods.container).values()})
 
     def _awaited(self) -> Pod:
         """Return the pod; wait for it if it was deleted a moment ago. Raise MachineError if it does not come."""
@@ -156,18 +163,3 @@ class PodClaims:
                 return call(api)
         except (client.ApiException, urllib3.exceptions.HTTPError, OSError) as error:
             raise MachineError(f"{what} in {self.pods.namespace}: {words_of(error)}") from error
-
-
-def _claimed(found: Pod) -> Iterator[tuple[str, str]]:
-    """Yield (name of the volume in the pod, name of the claim) for each volume that is a claim."""
-    for volume in found.raw.spec.volumes or ():
-        if volume.persistent_volume_claim:
-            yield volume.name, volume.persistent_volume_claim.claim_name
-
-
-def _folders(found: Pod, claims: set[str], container: str) -> Iterator[str]:
-    """Yield the folders at which the broker's container mounts these claims."""
-    volumes = {name for name, claim in _claimed(found) if claim in claims}
-    for one in found.raw.spec.containers:
-        if one.name == container:
-            yield from (mount.mount_path for mount in one.volume_mounts or () if mount.name in volumes)
