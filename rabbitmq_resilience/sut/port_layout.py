@@ -76,8 +76,7 @@ class PortLayout:
         joining_folder(self.folder).mkdir()
         for node, files in self.files.items():
             files.folder.mkdir()
-            if node in self.preloaded_disks:
-                self.preloaded_disks[node].prepare()
+            self.prepare_disk(node)
             files.log.parent.mkdir(parents=True, exist_ok=True)
             self.configure(node, {})
             files.plugins.write_text(enabled_plugins(plugins))
@@ -106,6 +105,16 @@ class PortLayout:
             shutil.copytree(ebin, mine)
         self.homes[node], self.ebins[node] = broker, mine
         self.configure(node, self._added[node])
+
+    def prepare_disk(self, node: str) -> None:
+        """Let a disk with the preloaded library, if the node has one, be ready for the start of its broker."""
+        if node in self.preloaded_disks:
+            self.preloaded_disks[node].prepare()
+
+    def settle_disk(self, node: str) -> None:
+        """Let what is stored on such a disk count as flushed; the node's process is gone."""
+        if node in self.preloaded_disks:
+            self.preloaded_disks[node].settle()
 
     def environ(self, node: str) -> dict[str, str]:
         """Return the environment of the node's process."""

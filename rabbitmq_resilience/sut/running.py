@@ -189,15 +189,14 @@ class RunningCluster(Formed):
         self._brokers[node].stop(timeout_s=timeout_s)
 
     def start(self, node: str) -> None:
-        if node in self._layout.preloaded_disks:
-            self._layout.preloaded_disks[node].prepare()
+        self._layout.prepare_disk(node)
         self._brokers[node].start()
 
     def lose_data(self, node: str) -> None:
         if self.process(node) != "gone":
             raise ClusterError(f"{node} is {self.process(node)}: only a node whose process is gone can lose its data")
         shutil.rmtree(self._layout.files[node].data)
-        self.settle(node)
+        self._layout.settle_disk(node)
 
     def data_folder(self, node: str) -> Path:
         """Return the folder of all files that a node stores. The cluster then serves no further scenario."""
@@ -205,14 +204,12 @@ class RunningCluster(Formed):
         return self._layout.files[node].data
 
     def preloaded_disk(self, node: str) -> PreloadedDisk:
-        """Return the disk of a node that the cluster was formed with among ``NodeOptions.preloaded``. The cluster then
-        serves no further scenario."""
+        """Return the disk of a node among ``NodeOptions.preloaded``. The cluster then serves no further scenario."""
         self.reconfigured = True
         return self._layout.preloaded_disks[node]
 
     def settle(self, node: str) -> None:
-        if node in self._layout.preloaded_disks:
-            self._layout.preloaded_disks[node].settle()
+        self._layout.settle_disk(node)
 
     def write_back(self, node: str) -> None:
         # Locks in the library's record are held by thread numbers, which differ between a container and its machine.
@@ -223,8 +220,7 @@ class RunningCluster(Formed):
         return self._layout.files[node].stored_bytes()
 
     def enable_feature_flag(self, node: str, flag: str) -> None:
-        """Enable a flag through a node. The cluster then serves no further scenario. Raise ApiError or ApiUnreachable
-        if that fails."""
+        """Enable a flag; the cluster then serves no further scenario. Raise ApiError or ApiUnreachable if it fails."""
         self.reconfigured = True
         self._apis[node].enable_feature_flag(flag)
 

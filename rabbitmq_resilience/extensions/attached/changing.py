@@ -57,7 +57,7 @@ class ChangedBroker:
 def change_left(act: str, node: str, apis: Sequence[ManagementApi]) -> str:
     """Return, in words, what the node still shows of a change, and what undoes it; empty if it shows nothing.
 
-    ``act``: the change's verb. ``node``: the Erlang name. ``apis``: those of the cluster; the first that answers tells.
+    ``act``: the change's verb. ``node``: the Erlang name. ``apis``: those of the cluster, of which one is asked.
     """
     try:
         rows = on_any(apis, ManagementApi.nodes)

@@ -60,7 +60,7 @@ def test_maintenance_is_left_until_it_ends(cluster: LocalCluster, message: Messa
     message(text)
 
 
-def test_what_no_one_tells_counts_as_left(cluster: LocalCluster, message: Messages) -> None:
+def test_a_change_that_no_broker_reports_counts_as_left(cluster: LocalCluster, message: Messages) -> None:
     texts = [change_left(act, "nobody@nowhere", [cluster.api("a1")]) for act in ("alarm", "drain")]
     texts += [change_left("alarm", "nobody@nowhere", apis) for apis in ([], [ManagementApi("http://127.0.0.1:11")])]
     assert all(texts)
