@@ -19,7 +19,7 @@ from rabbitmq_resilience.checkers.loss_explanations import most_explained
 from rabbitmq_resilience.checkers.loss_permits import LossPermit, loss_permits
 from rabbitmq_resilience.checkers.message_ledger import Flags, Ledger, Messages, QueueColumn, ledger_of, nothing_after
 from rabbitmq_resilience.checkers.mirror_losses import lost_with_a_mirror_up
-from rabbitmq_resilience.checkers.power_losses import lost_without_power_cut
+from rabbitmq_resilience.checkers.power_losses import lost_from_listed_queues, lost_without_power_cut
 from rabbitmq_resilience.checkers.times import periods
 from rabbitmq_resilience.checkers.units import counted
 from rabbitmq_resilience.checkers.unrouted import skipped_bindings
@@ -64,6 +64,7 @@ class NoLoss(InvariantSpec):
             permitted, reasons, left = _permitted(history, ledger, splits_may=splits_may)
             if left.queue.size:
                 counts |= lost_without_power_cut(history, left.queue, left.sent_us, ledger.shards)
+                counts |= lost_from_listed_queues(history, left.queue, left.sent_us)
                 counts |= lost_with_a_mirror_up(history.facts, left.queue, left.sent_us, ledger.shards)
         counts["lost_permitted"] = sum(int(np.count_nonzero(flags)) for flags in permitted.values())
         counts["lost"] -= counts["lost_permitted"]

@@ -72,9 +72,10 @@ class Expectation(Spec):
     log (``.`` matches line ends too). ``trace`` names a trace in which times matter (``decides_anew``, ``pauses_late``,
     ``never_pauses``, ``waits_to_pause``, ``starts_apart``, ``resumes_apart``, ``leads_while_pausing``), or one in the
     findings (``refuses_messages``: a queue that stood still refused the messages sent to it; ``loses_with_power``: each
-    lost message had been sent before a power cut, to a queue on a node without power; ``forgets_with_power``: each lost
-    declaration was asked for before all nodes lost power; ``all_mirrors_were_away``: all nodes with a copy of a
-    mirrored queue were away at one moment after each lost message was sent). A loss by design, as with settings that
+    lost message had been sent before a power cut, to a queue on a node without power; ``forgets_queues_with_power``:
+    each had been sent before all nodes lost power, to a queue that no broker lists afterwards; ``forgets_with_power``:
+    each lost declaration was asked for before all nodes lost power; ``all_mirrors_were_away``: all nodes with a copy of
+    a mirrored queue were away at one moment after each lost message was sent). A loss by design, as with settings that
     promise nothing, names the ``documentation`` that says so.
     """
 

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from rabbitmq_resilience.checkers.mirror_losses import WITH_A_MIRROR_UP
 from rabbitmq_resilience.checkers.pauses import NET_SETUPTIME_S
-from rabbitmq_resilience.checkers.power_losses import WITHOUT_POWER_CUT
+from rabbitmq_resilience.checkers.power_losses import FROM_LISTED_QUEUES, WITHOUT_POWER_CUT
 from rabbitmq_resilience.checkers.stalls import REFUSED_MIN
 from rabbitmq_resilience.checkers.verdict import Finding
 
@@ -195,6 +195,12 @@ def loses_with_power(findings: Mapping[str, Finding]) -> bool:
     return _has_none(findings.get("no_loss"), WITHOUT_POWER_CUT, "unexpected", "duplicates_forbidden")
 
 
+def forgets_queues_with_power(findings: Mapping[str, Finding]) -> bool:
+    """Return whether each lost message was lost with its queue when all nodes lost power, and nothing else is wrong
+    with what arrived."""
+    return _has_none(findings.get("no_loss"), FROM_LISTED_QUEUES, "unexpected", "duplicates_forbidden")
+
+
 def all_mirrors_were_away(findings: Mapping[str, Finding]) -> bool:
     """Return whether all nodes with a copy were away after each lost message was sent, and nothing else is wrong with
     what arrived."""
@@ -214,6 +220,7 @@ def _has_none(found: Finding | None, *names: str) -> bool:
 FINDINGS_TRACES: Mapping[str, FindingsTrace] = {
     "refuses_messages": refuses_messages,
     "loses_with_power": loses_with_power,
+    "forgets_queues_with_power": forgets_queues_with_power,
     "forgets_with_power": forgets_with_power,
     "all_mirrors_were_away": all_mirrors_were_away,
 }

@@ -36,6 +36,40 @@ def test_a_power_cut_explains_what_a_node_without_power_had(at_s: float, holder:
     assert LOST_BY_DESIGN.is_shown_by({"no_loss": finding}, tuple) is explained
 
 
+FORGOTTEN_QUEUES = Expectation(
+    broker="", verdict=Verdict.INVALID, invariant="no_loss", trace="forgets_queues_with_power", documentation="settings"
+)
+
+
+@pytest.mark.parametrize(
+    ("down", "at_s", "listed_s", "with_queue"),
+    [
+        (THREE, 19, (5, 10), True),
+        (THREE, 19, (5, 55), False),
+        (THREE, 21, (5, 10), False),
+        (["a1", "b1"], 19, (5, 10), False),
+        (THREE, 19, None, False),
+    ],
+    ids=["gone", "listed again", "sent later", "one node was up", "never asked"],
+)
+def test_a_message_is_lost_with_a_queue_that_no_broker_lists_after_all_lost_power(
+    down: Sequence[str], at_s: float, listed_s: Sequence[float] | None, with_queue: bool
+) -> None:
+    """The other queue is listed at each look, if there is any after the cut."""
+    row = {"ready": 0, "unacked": 0, "leader": "a1", "members": 3, "online": 3, "behind": 0}
+    looks = (5, 10) if listed_s is None else (5, 10, 50, 55, 60)
+    samples = [
+        event(look_s, "sample", queues={"q1": row} | ({"q2": row} if look_s in (listed_s or (5, 10)) else {}))
+        for look_s in looks
+    ]
+    steps = fault(20, 40, name="power_cut", down=down)
+    events = [cluster(), queues("q1", "q2", members=THREE), phases(), steps, *samples]
+    rows = [publish(0), publish(1, at_s, queue=1)]
+    finding = NoLoss().check(history(rows, [deliver(0)], events))
+    assert (finding.verdict, finding.numbers["lost"]) == (Verdict.INVALID, 1)
+    assert FORGOTTEN_QUEUES.is_shown_by({"no_loss": finding}, tuple) is with_queue
+
+
 def test_without_a_power_cut_none_explains_a_loss() -> None:
     finding = lost(19, name="kill")
     assert "lost_without_power_cut" not in finding.numbers

@@ -15,6 +15,8 @@ from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.nemesis.alarm import LIMITS
 from rabbitmq_resilience.sut.broker.management import ManagementApi
 
+#: Whether the broker is in maintenance mode. The management API of 3.10.8 does not say.
+IS_DRAINED = "rabbit_maintenance:is_being_drained_local_read(node())."
 _LACKS = 'for tool in "$@"; do command -v "$tool" > /dev/null || echo "there is no $tool"; done'
 
 
@@ -46,6 +48,19 @@ class ChangedBroker:
             self.machine.run(undo, timeout_s=watchdog.HEALED_WITHIN_S)
         self._undo.pop(change.name, None)
 
+    def left(self, act: str, apis: Sequence[ManagementApi]) -> str:
+        """Return, in words, what the broker still has of a change, and what undoes it; empty if it has nothing of it.
+
+        ``act``: the change's verb. ``apis``: those of the cluster. Raise MachineError if the machine cannot be asked.
+        """
+        if act != MAINTENANCE.act:
+            return limits_left(self.node, apis)
+        script = tool_script(self.node, "rabbitmqctl", "eval", IS_DRAINED)
+        answer = self.machine.run(script, timeout_s=watchdog.HEALED_WITHIN_S).strip()
+        if answer == "true":
+            return f"it is in maintenance mode still; end that by {' '.join(MAINTENANCE.undo)}"
+        return "" if answer == "false" else f"it does not say whether it is in maintenance mode: {answer[:200]}"
+
     def lacking(self, tools: Collection[str]) -> list[str]:
         """Return, in words, the RabbitMQ tools that the machine lacks."""
         return self.machine.run(_LACKS, *tools).splitlines()
@@ -54,22 +69,16 @@ class ChangedBroker:
         return f"{self.key}-{change.name}"
 
 
-def change_left(act: str, node: str, apis: Sequence[ManagementApi]) -> str:
-    """Return, in words, what the node still shows of a change, and what undoes it; empty if it shows nothing.
+def limits_left(node: str, apis: Sequence[ManagementApi]) -> str:
+    """Return, in words, which limit of an alarm the node still has, and what sets it back; empty if it has none.
 
-    ``act``: the change's verb. ``node``: the Erlang name. ``apis``: those of the cluster, of which one is asked.
+    ``node``: the Erlang name. ``apis``: those of the cluster, of which one is asked.
     """
     try:
         rows = on_any(apis, ManagementApi.nodes)
     except ClusterError as error:
-        return f"no management API says whether it is over ({error or 'none was reached'})"
+        return f"no management API says whether it is over ({str(error) or 'none was reached'})"
     row: Mapping[str, Any] = next((row for row in rows if row["name"] == node), {})
-    if act == MAINTENANCE.act:
-        if "being_drained" not in row:
-            return "it does not report whether it is in maintenance mode"
-        return (
-            f"it is in maintenance mode still; end that by {' '.join(MAINTENANCE.undo)}" if row["being_drained"] else ""
-        )
     for limit in LIMITS.values():
         if limit.shown not in row:
             return f"it does not report its {limit.shown}"

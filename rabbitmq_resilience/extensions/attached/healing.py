@@ -10,7 +10,6 @@ from functools import partial
 from typing import Any
 
 from rabbitmq_resilience.extensions.attached import watchdog
-from rabbitmq_resilience.extensions.attached.changing import change_left
 from rabbitmq_resilience.extensions.attached.cluster_file import KnownCluster
 from rabbitmq_resilience.extensions.attached.commanded import CommandedBroker, Doing, key_of
 from rabbitmq_resilience.extensions.attached.journal import Journal, journal_file
@@ -175,7 +174,8 @@ class _Healing:
         state = self.backends.nodes[node].broker.state() if node in self.backends.nodes else "running"
         if state != "running":
             return f"the process of its broker is {state}"
-        return change_left(act, node, self.apis) if ACTIONS[act].acts_on == "settings" else ""
+        changed = self.backends.nodes[node].changed if node in self.backends.nodes else None
+        return "" if changed is None or ACTIONS[act].acts_on != "settings" else changed.left(act, self.apis)
 
     def _commanded(self, act: str, node: str) -> Doing | None:
         """Return the act on the broker that a command of the user has done; None if none has."""

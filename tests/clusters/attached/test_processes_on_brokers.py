@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rabbitmq_resilience.extensions.attached.changing import change_left
+from rabbitmq_resilience.extensions.attached.changing import IS_DRAINED, limits_left
 from rabbitmq_resilience.extensions.attached.commanded import OurMachine
 from rabbitmq_resilience.extensions.attached.disk_filling import IS_BROKEN
 from rabbitmq_resilience.extensions.attached.foreign_broker import RUNS, RemoteBroker
@@ -43,37 +43,39 @@ def test_a_running_broker_says_so_and_one_with_its_metadata_is_not_broken(cluste
 @pytest.mark.parametrize("resource", ["memory", "disk"])
 def test_a_limit_is_left_until_it_is_set_back(cluster: LocalCluster, resource: Resource, message: Messages) -> None:
     limit, node = LIMITS[resource], cluster.broker_name("a1")
-    before = str(next(row for row in cluster.api("b1").nodes() if row["name"] == node)[limit.shown])
+    await_left(cluster, node, "")
+    before = next(row for row in cluster.api("b1").nodes() if row["name"] == node)[limit.shown]
     cluster.run_tool("a1", "rabbitmqctl", limit.command, *limit.impossible)
-    text = reported(cluster, "alarm", node, left=True)
-    cluster.run_tool("a1", "rabbitmqctl", limit.command, *limit.restored, before)
-    assert reported(cluster, "alarm", node, left=False) == ""
-    message(text)
+    message(await_left(cluster, node, limit.command))
+    cluster.run_tool("a1", "rabbitmqctl", limit.command, *limit.restored, str(before))
+    await_left(cluster, node, "")
 
 
-def test_maintenance_is_left_until_it_ends(cluster: LocalCluster, message: Messages) -> None:
-    node = cluster.broker_name("a1")
-    cluster.run_tool("a1", *MAINTENANCE.do)
-    text = reported(cluster, "drain", node, left=True)
-    cluster.run_tool("a1", *MAINTENANCE.undo)
-    assert reported(cluster, "drain", node, left=False) == ""
-    message(text)
-
-
-def test_a_change_that_no_broker_reports_counts_as_left(cluster: LocalCluster, message: Messages) -> None:
-    texts = [change_left(act, "nobody@nowhere", [cluster.api("a1")]) for act in ("alarm", "drain")]
-    texts += [change_left("alarm", "nobody@nowhere", apis) for apis in ([], [ManagementApi("http://127.0.0.1:11")])]
+def test_a_limit_that_no_broker_reports_counts_as_left(cluster: LocalCluster, message: Messages) -> None:
+    texts = [limits_left("nobody@nowhere", [cluster.api("a1")])]
+    texts += [limits_left("nobody@nowhere", apis) for apis in ([], [ManagementApi("http://127.0.0.1:11")])]
     assert all(texts)
     message("\n".join(texts))
 
 
-def reported(cluster: LocalCluster, act: str, node: str, *, left: bool) -> str:
-    """Other nodes tell it by their statistics, every five seconds."""
+def test_a_broker_says_whether_it_is_in_maintenance_mode(cluster: LocalCluster) -> None:
+    answers = []
+    for done in (None, MAINTENANCE.do, MAINTENANCE.undo):
+        if done is not None:
+            cluster.run_tool("a1", *done)
+        answers.append(cluster.run_tool("a1", "rabbitmqctl", "eval", IS_DRAINED).strip())
+    assert answers == ["false", "true", "false"]
+
+
+def await_left(cluster: LocalCluster, node: str, named: str) -> str:
+    """Wait until another node reports it with a text that has this in it, or no text if this is empty.
+
+    Nodes report each other by their statistics, every five seconds."""
     return wait_until(
-        lambda: change_left(act, node, [cluster.api("b1")]),
+        lambda: limits_left(node, [cluster.api("b1")]),
         timeout_s=30,
-        what=f"{act} to be reported",
-        until=lambda text: bool(text) is left,
+        what="its limits to be reported",
+        until=lambda text: named in text and bool(text) is bool(named),
     )
 
 

@@ -200,10 +200,11 @@ class EphemeralContainers:
             if found is None:
                 return None
             prefix = f"resilience-{kind}-"
-            here = [name for name in sorted(found.containers) if name.startswith(prefix)]
+            # A container of the pod itself may be called like ours.
+            before = [one.name for one in found.raw.spec.ephemeral_containers or () if one.name.startswith(prefix)]
+            here = sorted({*before} & found.containers)
             if here or not made:
                 return here[0] if here else None
-            before = [one.name for one in found.raw.spec.ephemeral_containers or () if one.name.startswith(prefix)]
             name = f"{prefix}{len(before) + 1}"
             self._add(pod, kind, name, found.broker_image)
             self._await_started(pod, name)
