@@ -56,9 +56,17 @@ def not_healed(known: KnownCluster, backends: NodeBackends, journal: Journal) ->
     heal = f"rabbitmq-resilience heal {known.path}"
     if rows := journal.left():
         return f"an earlier run has left {', '.join(rows)} ({journal.path}); heal that first: {heal}"
-    if left := [f"{', '.join(keys)} ({name})" for name, keys in armed(backends)]:
-        return f"a run has left faults unhealed, or is still active: {'; '.join(left)}; heal them first: {heal}"
+    left = [(_is_of(key, known), f"{key} ({name})") for name, keys in armed(backends) for key in keys]
+    if ours := ", ".join(text for is_ours, text in left if is_ours):
+        return f"a run has left faults unhealed, or is still active: {ours}; heal them first: {heal}"
+    if others := ", ".join(text for _, text in left):
+        return f"a run on another cluster acts on these machines: {others}; wait for it, or heal it by its cluster file"
     return ""
+
+
+def _is_of(key: str, known: KnownCluster) -> bool:
+    """Return whether a watchdog with that key is of this cluster. A machine may have brokers of others too."""
+    return key.startswith(tuple(f"{key_of(node.name)}{end}" for node in known.stated.nodes for end in "-:"))
 
 
 def healed(known: KnownCluster, backends: NodeBackends) -> bool:
@@ -71,7 +79,7 @@ def healed(known: KnownCluster, backends: NodeBackends) -> bool:
         if not stack.enter_context(journal.held()):
             raise LockedError("a run of this user, or its healing, uses this cluster; that run heals what it does")
         alone = stack.enter_context(_alone(known))
-        silent = set(_by_watchdogs(backends, [key_of(node.name) for node in known.stated.nodes]))
+        silent = set(_by_watchdogs(backends, known))
         healing = _Healing(known, backends, journal, silent, alone.apis)
         seen = [healing.heal(row) for row in journal.unhealed()]
         for where in journal.unreadable():
@@ -88,15 +96,12 @@ def healed(known: KnownCluster, backends: NodeBackends) -> bool:
     return is_whole and not silent
 
 
-def _by_watchdogs(backends: NodeBackends, ours: Sequence[str]) -> Iterator[str]:
-    """Run what the watchdogs would run; yield the names of the machines that did not answer, or failed to heal.
-
-    ``ours``: the keys of the cluster's nodes. A machine may have brokers of other clusters too.
-    """
+def _by_watchdogs(backends: NodeBackends, known: KnownCluster) -> Iterator[str]:
+    """Run what the cluster's watchdogs would run; yield the machines that did not answer, or failed to heal."""
     for name, machine in backends.keepers.items():
         try:
             armed_keys = watchdog.armed(machine)
-            keys = [key for key in armed_keys if any(key.startswith((f"{node}-", f"{node}:")) for node in ours)]
+            keys = [key for key in armed_keys if _is_of(key, known)]
             for key in keys:
                 watchdog.heal(machine, key)
         except MachineError as error:

@@ -221,12 +221,14 @@ def test_what_another_machine_or_user_has_left_lets_no_run_begin(folder: Path, m
     with NodeBackends.of(known) as backends:
         assert not_healed(known, backends, journal()) == ""
         (machine,) = backends.keepers.values()
-        arm(machine, "rabbit-h1", heal="test -e over", after_s=3600)
-        text = not_healed(known, backends, journal())
-        assert "rabbit-h1 (this machine)" in text
-        message(text)
+        for key in ("rabbit@h9-kill", "rabbit@h1-kill"):
+            arm(machine, key, heal="test -e over", after_s=3600)
+            text = not_healed(known, backends, journal())
+            assert f"{key} (this machine)" in text
+            message(text)
         (folder / "over").touch()
-    assert heal([str(known.path)]) == 0
+        assert heal([str(known.path)]) == 0
+        assert watchdog_heal(machine, "rabbit@h9-kill"), "heal left it alone"
 
 
 @pytest.mark.core
