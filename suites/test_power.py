@@ -166,7 +166,7 @@ def without_power(
     return play(scenario)
 
 
-def known_losses(queue_type: str, schedule: Sequence[AnyFault], without: Sequence[str]) -> Iterator[Expectation]:
+def known_losses(queue_type: str, schedule: Sequence[AnyFault], without: Sequence[str] = ()) -> Iterator[Expectation]:
     """Yield the losses that are by design, except those of invariants ``without`` which the scenario is played.
 
     Only a power cut takes away what was not flushed.
