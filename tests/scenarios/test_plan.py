@@ -223,7 +223,7 @@ def test_each_act_on_pods_shows_how_it_ends(
     assert places
     message("\n".join(places))
     assert all(ends in line for line in places)
-    assert {line.split("shop/")[1].split(";")[0].split(":")[0] for line in places} == pods
+    assert {line.split("shop/")[1].split(" ")[0] for line in places} == pods
 
 
 @pytest.mark.parametrize(
