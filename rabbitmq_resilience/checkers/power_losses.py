@@ -40,7 +40,8 @@ def lost_from_listed_queues(history: History, queue: Array, sent_us: Array) -> M
     cut of all nodes.
 
     ``queue`` has the index of each lost message's queue. A message was lost with its queue if it had been sent before
-    a cut had ended all nodes, and if brokers were asked after that cut, and none of them listed the queue.
+    a cut had ended all nodes, and if brokers listed other queues after that cut, but never this one. A queue that an
+    operator deleted, or that a client declared again, counts as listed.
     """
     facts = history.facts
     cuts = _cuts_of_all(facts)
@@ -48,7 +49,8 @@ def lost_from_listed_queues(history: History, queue: Array, sent_us: Array) -> M
     for step in cuts:
         after = [sample for sample in facts.of_kind(SampleEvent) if sample.t_us > step.possible_us[1]]
         listed = {name for sample in after for name in sample.queues}
-        gone = [index for index, one in enumerate(facts.queues) if after and one.name not in listed]
+        kept = listed | {other.effect.queue_deleted for other in facts.steps}
+        gone = [index for index, one in enumerate(facts.queues) if listed and one.name not in kept]
         explained |= np.isin(queue, gone) & (sent_us < step.sure_us[0])
     return {FROM_LISTED_QUEUES: int(np.count_nonzero(~explained))} if cuts else {}
 

@@ -20,7 +20,7 @@ DEPTH_MAX = 32
 #: Numbers that YAML 1.1 reads otherwise than people do, and why (yaml.org/type/int.html).
 _MISREAD = {
     re.compile(r"[-+]?0[0-7_]+"): "a number that begins with 0 in base 8; write it without that 0",
-    re.compile(r"[-+]?[1-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?"): "numbers with colons in base 60; write one number",
+    re.compile(r"[-+]?[0-9][0-9_]*(:[0-5]?[0-9])+(\.[0-9_]*)?"): "numbers with colons in base 60; write one number",
 }
 _NUMBERS = frozenset({"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"})
 #: The beginning of a value that a draft leaves for people to fill in.
@@ -221,7 +221,7 @@ def _refuse_oddities(root: yaml.Node | None, lines: Lines, kind: FileKind) -> No
             raise ProblemError(Problem(location, lines.of(location), text))
         misread = [why for how, why in _MISREAD.items() if node.tag in _NUMBERS and how.fullmatch(node.value)]
         if misread:
-            text = (f"got {node.value}; " if kind.echoes else "") + f"YAML reads {misread[0]}, or use quotes"
+            text = (f"got {node.value}; " if kind.echoes else "") + f"YAML reads {misread[0]}, or a text in quotes"
             raise ProblemError(Problem(location, lines.of(location), text))
         seen.add(id(node))
 

@@ -66,7 +66,7 @@ class ChangedBroker:
         return self.machine.run(_LACKS, *tools).splitlines()
 
     def _key(self, change: BrokerChange) -> str:
-        return f"{self.key}-{change.name}"
+        return f"{self.key}:{change.name}"
 
 
 def limits_left(node: str, apis: Sequence[ManagementApi]) -> str:
@@ -77,14 +77,14 @@ def limits_left(node: str, apis: Sequence[ManagementApi]) -> str:
     try:
         rows = on_any(apis, ManagementApi.nodes)
     except ClusterError as error:
-        return f"no management API says whether it is over ({str(error) or 'none was reached'})"
+        return f"no management API reports its limits ({str(error) or 'none was reached'})"
     row: Mapping[str, Any] = next((row for row in rows if row["name"] == node), {})
     for limit in LIMITS.values():
         if limit.shown not in row:
             return f"it does not report its {limit.shown}"
         if row[limit.shown] == limit.impossible_bytes:
             return (
-                f"its {limit.shown} is {limit.impossible_bytes:,} bytes still, as a run has set it; set it back by "
+                f"its {limit.shown} is {limit.impossible_bytes:,} bytes still, as a run sets it; set your own by "
                 f"rabbitmqctl {limit.command}"
             )
     return ""

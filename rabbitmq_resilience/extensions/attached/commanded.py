@@ -203,7 +203,7 @@ class CommandedBroker:
         return ""
 
     def _key(self, act: str) -> str:
-        return f"{key_of(self.name)}-{act}"
+        return f"{key_of(self.name)}:{act}"
 
 
 @dataclass
@@ -334,7 +334,9 @@ class Doing:
 
 
 def key_of(node: str) -> str:
-    """Return a key for ``node`` in watchdogs, which is one part of a path; different names have different keys."""
+    """Return a key for ``node`` in watchdogs, which is one part of a path; different names have different keys.
+
+    It has no colon: what follows a colon in a key says what is healed."""
     return quote(node, safe="@")
 
 

@@ -101,7 +101,7 @@ class Delays:
 
     @property
     def _key(self) -> str:
-        return f"{self.key}-delays"
+        return f"{self.key}:delays"
 
 
 def _script(delays: Mapping[str, Treatment], *, ports: Collection[int], ssh_port: int) -> str:

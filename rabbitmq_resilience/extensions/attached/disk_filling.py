@@ -89,7 +89,7 @@ class RemoteDisk:
 
     @property
     def _key(self) -> str:
-        return f"{self.key}-disk"
+        return f"{self.key}:disk"
 
     @property
     def _folder(self) -> str:

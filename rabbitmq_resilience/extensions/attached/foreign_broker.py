@@ -137,7 +137,7 @@ class RemoteBroker:
         self._machine = machine
         self._service = service
         self._node = node
-        self._key = f"{key}-broker"
+        self._key = f"{key}:broker"
         #: The script that undoes the last action, in case no watchdog on the machine does.
         self._undo: str | None = None
 

@@ -66,7 +66,7 @@ def not_healed(known: KnownCluster, backends: NodeBackends, journal: Journal) ->
 
 def _is_of(key: str, known: KnownCluster) -> bool:
     """Return whether a watchdog with that key is of this cluster. A machine may have brokers of others too."""
-    return key.startswith(tuple(f"{key_of(node.name)}{end}" for node in known.stated.nodes for end in "-:"))
+    return key.startswith(tuple(f"{key_of(node.name)}:" for node in known.stated.nodes))
 
 
 def healed(known: KnownCluster, backends: NodeBackends) -> bool:

@@ -124,7 +124,7 @@ class PacketRules:
 
     def __init__(self, machine: Machine, *, key: str) -> None:
         self._machine = machine
-        self._key = f"{key}-packets"
+        self._key = f"{key}:packets"
         self._tool: str | None = None
 
     @property

@@ -101,8 +101,8 @@ class CapacityAnswer:
 
     @property
     def checked(self) -> int:
-        """Return how many of ``left_out`` have a number to compare a prediction with."""
-        return sum(not math.isnan(one.measured) for one in self.left_out)
+        """Return how many of ``left_out`` have a prediction and a number to compare it with."""
+        return sum(one.by_model is not None and not math.isnan(one.measured) for one in self.left_out)
 
     @property
     def within(self) -> int:

@@ -112,7 +112,7 @@ def test_it_is_not_given_back_before_that_is_seen(keeper: OurMachine, message: M
 def test_where_no_one_watches_any_more_it_is_healed_all_the_same(keeper: OurMachine) -> None:
     found = broker(keeper, kill=KILL)
     found.kill(for_s=60)
-    watched = Path(keeper.state) / "rabbit@h1-kill"
+    watched = Path(keeper.state) / "rabbit@h1:kill"
     os.kill(int((watched / "pid").read_text()), 9)
     (watched / "heal").unlink()
     found.give_back()
@@ -136,7 +136,7 @@ def test_nodes_whose_names_are_alike_and_acts_of_one_node_are_watched_over_by_th
     for found in nodes:
         found.pause(for_s=60)
     nodes[0].kill(for_s=60)
-    assert watchdog.armed(keeper) == ["rabbit@mq-1-pause", "rabbit@mq_1-kill", "rabbit@mq_1-pause"]
+    assert watchdog.armed(keeper) == ["rabbit@mq-1:pause", "rabbit@mq_1:kill", "rabbit@mq_1:pause"]
     for found in nodes:
         found.give_back()
     assert [found.state() for found in nodes] == ["running", "running"]
@@ -149,7 +149,7 @@ def test_commands_are_run_in_the_folder_of_the_cluster_file_wherever_we_are(
     (tmp_path / "there").mkdir()
     monkeypatch.chdir(tmp_path / "there")
     broker(keeper, kill=KILL).kill(for_s=60)
-    assert watchdog.heal(keeper, "rabbit@h1-kill")
+    assert watchdog.heal(keeper, "rabbit@h1:kill")
     assert (tmp_path / "here" / "up").exists()
     assert not (tmp_path / "there" / "up").exists()
 

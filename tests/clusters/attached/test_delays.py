@@ -34,7 +34,7 @@ def test_only_packets_to_peers_are_delayed_and_never_what_answers_ssh() -> None:
     shell = Shell()
     delays(shell).put({"10.0.0.2": SLOW, "10.0.0.3": SLOWER, "fd00::2": SLOW}, ports=(), for_s=8)
     (*_, armed, (script,)) = shell.ran
-    assert armed[1:3] == ("/run/rabbitmq-resilience/h1-delays", "38")
+    assert armed[1:3] == ("/run/rabbitmq-resilience/h1:delays", "38")
     assert 'tc qdisc del dev "$device" root' in armed[3]
     assert "handle 7e57: prio bands 5\n" in script
     assert "parent 7e57:4 netem delay 50ms limit" in script
@@ -72,5 +72,5 @@ def test_without_any_all_is_healed() -> None:
     shell = Shell()
     delays(shell).put({}, ports=(), for_s=0)
     healed, (looked,) = shell.ran
-    assert healed[1] == "/run/rabbitmq-resilience/h1-delays"
+    assert healed[1] == "/run/rabbitmq-resilience/h1:delays"
     assert 'tc qdisc del dev "$device" root' in looked, "nobody watched, which says nothing of what is there"

@@ -83,7 +83,7 @@ def armed(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
         uncordoned(Kubernetes.model_validate_json(offer), Path(folder), machine)
 
     def arm(_: object, key: str, *, heal: str, after_s: float) -> None:
-        assert after_s > FOR_S + evictions.LET_GO_WITHIN_S
+        assert after_s >= FOR_S + evictions.evicted_within_s([])
         found[key] = heal
 
     monkeypatch.setattr(watchdog, "arm", arm)
@@ -121,7 +121,7 @@ def test_a_node_is_cordoned_then_its_broker_evicted_and_uncordoned_by_what_watch
     server.objects[f"{NODES}/node2"]["spec"]["unschedulable"] = False
     message(*draining.open(["rabbit@2"]))
     server.objects[f"{NODES}/node2"]["spec"]["unschedulable"] = True
-    assert list(armed) == ["rabbit@2-cordoned-node2"]
+    assert list(armed) == ["rabbit@2:cordoned:node2"]
     draining.uncordon(["rabbit@2"])
     assert cordoned(server) == []
     assert server.objects[f"{NODES}/node2"]["metadata"]["annotations"] == {}
@@ -131,8 +131,32 @@ def test_a_node_is_cordoned_then_its_broker_evicted_and_uncordoned_by_what_watch
 def test_all_nodes_of_a_zone(server: ApiServer, draining: PodDraining, armed: dict[str, str]) -> None:
     drain(draining, "rabbit@3", whole_zones=True)
     assert cordoned(server) == ["node3", "node3-spare"]
-    assert list(armed) == ["rabbit@3-cordoned-node3", "rabbit@3-cordoned-node3-spare"]
+    assert list(armed) == ["rabbit@3:cordoned:node3", "rabbit@3:cordoned:node3-spare"]
     draining.uncordon(["rabbit@3"])
+    assert cordoned(server) == []
+
+
+def test_a_drain_that_was_not_watched_over_is_healed_as_far_as_it_came(
+    server: ApiServer, draining: PodDraining, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise MachineError("no watchdog")
+
+    monkeypatch.setattr(watchdog, "arm", fails)
+    with pytest.raises(MachineError, match="no watchdog"):
+        drain(draining, "rabbit@3", whole_zones=True)
+    draining.uncordon(["rabbit@3"])
+    assert cordoned(server) == []
+
+
+def test_each_of_several_brokers_has_its_nodes_back(
+    server: ApiServer, draining: PodDraining, armed: dict[str, str]
+) -> None:
+    drain(draining, "rabbit@1", "rabbit@2")
+    armed.clear()
+    draining.uncordon_left("rabbit@3")
+    assert cordoned(server) == ["node1", "node2"]
+    draining.uncordon_left("rabbit@2")
     assert cordoned(server) == []
 
 
@@ -145,7 +169,7 @@ def test_an_eviction_that_a_budget_refuses_is_reported(
         drain(draining, "rabbit@2")
     assert f"{PODS}/rabbit-2" in server.objects
     assert cordoned(server) == ["node2"], "which healing opens again"
-    assert list(armed) == ["rabbit@2-cordoned-node2"]
+    assert list(armed) == ["rabbit@2:cordoned:node2"]
 
 
 def test_what_would_take_others_is_refused_before_anything_is_done(

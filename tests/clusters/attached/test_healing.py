@@ -137,12 +137,12 @@ def test_acts_on_brokers_of_other_clusters_are_left(
     known = load(file_of(folder, SAID + KILLED))
     with NodeBackends.of(known) as backends:
         (machine,) = backends.keepers.values()
-        for key in ("rabbit@h1-kill", "rabbit@h9-packets"):
+        for key in ("rabbit@h1:kill", "rabbit@h1-2:packets"):
             arm(machine, key, heal=f"touch {folder}/{key}", after_s=3600)
         assert heal([str(known.path)]) == 0
-        assert [(folder / key).exists() for key in ("rabbit@h1-kill", "rabbit@h9-packets")] == [True, False]
+        assert [(folder / key).exists() for key in ("rabbit@h1:kill", "rabbit@h1-2:packets")] == [True, False]
         message(capsys.readouterr().out, hide=TIMES)
-        watchdog_heal(machine, "rabbit@h9-packets")
+        watchdog_heal(machine, "rabbit@h1-2:packets")
 
 
 class Answers:
@@ -221,14 +221,14 @@ def test_what_another_machine_or_user_has_left_lets_no_run_begin(folder: Path, m
     with NodeBackends.of(known) as backends:
         assert not_healed(known, backends, journal()) == ""
         (machine,) = backends.keepers.values()
-        for key in ("rabbit@h9-kill", "rabbit@h1-kill"):
+        for key in ("rabbit@h9:kill", "rabbit@h1:kill"):
             arm(machine, key, heal="test -e over", after_s=3600)
             text = not_healed(known, backends, journal())
             assert f"{key} (this machine)" in text
             message(text)
         (folder / "over").touch()
         assert heal([str(known.path)]) == 0
-        assert watchdog_heal(machine, "rabbit@h9-kill"), "heal left it alone"
+        assert watchdog_heal(machine, "rabbit@h9:kill"), "heal left it alone"
 
 
 @pytest.mark.core

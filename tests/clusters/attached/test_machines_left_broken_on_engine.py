@@ -23,11 +23,9 @@ from tests.clusters.attached import acts
 from tests.clusters.attached.acts import KINDS, TOPOLOGY
 from tests.clusters.attached.machines import Machines
 from tests.clusters.attached.playing import unhealed
-from tests.messages import Messages
 
 pytestmark = pytest.mark.engine
 
-TIMES = {r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d\S*": "TIME"}
 HEALED_AT_ONCE = ("pause", "cut", "fill_disk", "memory_alarm")
 
 
@@ -99,14 +97,14 @@ def test_heal_does_not_wait_for_that(
     with left_broken(file, kind, for_s=600):
         seen(lambda: is_on(machines), timeout_s=40, what=f"{kind} to be in effect")
     assert heal([str(file)]) == 0
-    assert "rabbit@host2: healed rabbit@host2-" in capsys.readouterr().out
+    assert "rabbit@host2: healed rabbit@host2:" in capsys.readouterr().out
     seen(lambda: not is_on(machines), timeout_s=20, what="the machines to be healed")
     assert machines.ask("host2", "ps -eo args").count("rabbitmq-resilience") == 0, "watchdogs are gone"
 
 
 @pytest.mark.parametrize("kind", ["memory_alarm", "drain"])
 def test_what_has_lost_its_watchdog_is_not_said_to_be_healed(
-    kind: str, file: Path, machines: Machines, capsys: pytest.CaptureFixture[str], message: Messages
+    kind: str, file: Path, machines: Machines, capsys: pytest.CaptureFixture[str]
 ) -> None:
     is_on = KINDS[kind].is_on
     with left_broken(file, kind, for_s=600):
@@ -115,7 +113,7 @@ def test_what_has_lost_its_watchdog_is_not_said_to_be_healed(
     machines.ask("host2", "kill -KILL -- -$(cat /run/rabbitmq-resilience/*/pid); rm -r /run/rabbitmq-resilience/*")
     try:
         assert heal([str(file)]) == 1
-        message(capsys.readouterr().err, hide=TIMES)
+        assert "rabbit@host2" in capsys.readouterr().err
         assert is_on(machines)
     finally:
         machines.ask("host2", undo)

@@ -57,7 +57,7 @@ def test_the_watchdog_is_there_before_the_rule() -> None:
     shell = Shell("nft")
     PacketRules(shell, key="h1").put([PacketRule("10.0.0.2", DROP)], for_s=8)  # type: ignore[arg-type]
     _, armed, rule = shell.ran
-    assert armed[1:3] == ("/run/rabbitmq-resilience/h1-packets", "38")
+    assert armed[1:3] == ("/run/rabbitmq-resilience/h1:packets", "38")
     assert "nft delete table inet rabbitmq_resilience" in armed[3]
     assert "ip saddr 10.0.0.2 counter drop" in rule[0]
 

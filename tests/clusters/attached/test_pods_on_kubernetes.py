@@ -110,8 +110,8 @@ def test_heal_does_not_wait_for_that(pods: BrokersInPods, capsys: pytest.Capture
     broken_by_one_who_is_killed(file, 600)
     assert heal([str(file)]) == 0
     said = capsys.readouterr().out
-    assert said.count("-broker") == 1
-    assert said.count("-packets") == 3
+    assert said.count(":broker") == 1
+    assert said.count(":packets") == 3
     await_whole(file)
 
 

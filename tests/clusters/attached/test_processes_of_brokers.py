@@ -236,14 +236,14 @@ def test_what_is_not_started_is_not_healed_and_is_tried_again(place: Place, mess
     broker.kill(for_s=60)
     with message.of(MachineError):
         broker.give_back()
-    assert watchdog.armed(place.machine) == ["h1-broker"]
+    assert watchdog.armed(place.machine) == ["h1:broker"]
 
 
 def test_where_no_one_watches_any_more_it_is_started_all_the_same(place: Place) -> None:
     place.runs("-sname", NODE)
     broker = place.broker()
     broker.kill(for_s=60)
-    folder = Path(place.machine.state) / "h1-broker"
+    folder = Path(place.machine.state) / "h1:broker"
     os.kill(int((folder / "pid").read_text()), 9)
     for path in folder.iterdir():
         path.unlink()

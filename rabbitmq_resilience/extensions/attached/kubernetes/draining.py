@@ -39,7 +39,8 @@ from rabbitmq_resilience.extensions.attached.machine import MachineError
 from rabbitmq_resilience.extensions.attached.offers import Kubernetes
 from rabbitmq_resilience.tools.locations import IMPORTED_FROM
 
-#: The annotation of nodes that we have cordoned; its value is the namespace and the pod of a broker (shop/rabbit-1).
+#: The annotation of nodes that we have cordoned; its value has the namespace and the pod of each broker for
+#: which that was done (shop/rabbit-1 shop/rabbit-2).
 MARK = "rabbitmq-resilience/cordoned-for"
 _NOT_FOUND = 404
 
@@ -76,12 +77,12 @@ class PodDraining:
             self._refuse_cordoned(machines)
             for name in brokers:
                 self.drained[name] = machines
-            first = min(brokers)
+            self._keys |= {machine: f"{key_of(min(brokers))}:cordoned:{key_of(machine)}" for machine in machines}
+            mark = " ".join(sorted(map(self._mark_of, brokers)))
             for machine in sorted(machines):
                 heal, after_s = self._healed_by(machine), for_s + evicted_within_s(going)
-                self._keys[machine] = f"{key_of(first)}-cordoned-{key_of(machine)}"
                 watchdog.arm(self.keeper, self._keys[machine], heal=heal, after_s=after_s)
-                _mark(self.pods.configuration, machine, cordoned_for=self._mark_of(first))
+                _mark(self.pods.configuration, machine, cordoned_for=mark)
         evicted(self.pods, going)
 
     def uncordon(self, brokers: Collection[str]) -> None:
@@ -96,10 +97,13 @@ class PodDraining:
     def uncordon_left(self, broker: str) -> None:
         """Uncordon the nodes that an earlier process has drained for this broker.
 
-        Raise MachineError if one is still cordoned."""
+        Raise MachineError if one is still cordoned.
+        """
         mark = self._mark_of(broker)
         nodes: Any = self.pods.ask("the nodes", lambda api: api.list_node(_request_timeout=ANSWERS_WITHIN_S)).items
-        for machine in sorted(one.metadata.name for one in nodes if (one.metadata.annotations or {}).get(MARK) == mark):
+        for machine in sorted(
+            one.metadata.name for one in nodes if mark in (one.metadata.annotations or {}).get(MARK, "").split()
+        ):
             uncordoned(self.offer, self.folder, machine)
 
     def open(self, brokers: Collection[str]) -> Iterator[str]:

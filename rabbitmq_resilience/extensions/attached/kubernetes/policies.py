@@ -62,7 +62,7 @@ class NetworkPolicies:
         """Replace the policy of this pod, or delete it if there are no rules.
 
         Raise MachineError if a rule is more than a drop of all packets, or if the API server refuses."""
-        key = f"{key_of(self.broker)}-policy"
+        key = f"{key_of(self.broker)}:policy"
         if not rules:
             if not watchdog.heal(self.keeper, key):
                 self._delete()
