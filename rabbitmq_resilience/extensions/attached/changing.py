@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from typing import Any
 
 from rabbitmq_resilience.extensions.attached import watchdog
 from rabbitmq_resilience.extensions.attached.foreign_broker import FIND, MachineProcess, RemoteBroker
 from rabbitmq_resilience.extensions.attached.machine import Machine, MachineError, tool_script
-from rabbitmq_resilience.extensions.attached.vhosts import on_any
 from rabbitmq_resilience.model.broker_changes import MAINTENANCE, BrokerChange
-from rabbitmq_resilience.model.errors import ClusterError
 from rabbitmq_resilience.nemesis.alarm import LIMITS
-from rabbitmq_resilience.sut.broker.management import ManagementApi
 
 #: Whether the broker is in maintenance mode. The management API of 3.10.8 does not say.
 IS_DRAINED = "rabbit_maintenance:is_being_drained_local_read(node())."
+#: The limits of memory and of free disk space, in bytes. The management API reports them up to five seconds late.
+LIMITS_NOW = "{vm_memory_monitor:get_memory_limit(), rabbit_disk_monitor:get_disk_free_limit()}."
 _LACKS = 'for tool in "$@"; do command -v "$tool" > /dev/null || echo "there is no $tool"; done'
 
 
@@ -48,15 +47,16 @@ class ChangedBroker:
             self.machine.run(undo, timeout_s=watchdog.HEALED_WITHIN_S)
         self._undo.pop(change.name, None)
 
-    def left(self, act: str, apis: Sequence[ManagementApi]) -> str:
+    def left(self, act: str) -> str:
         """Return, in words, what the broker still has of a change, and what undoes it; empty if it has nothing of it.
 
-        ``act``: the change's verb. ``apis``: those of the cluster. Raise MachineError if the machine cannot be asked.
+        ``act``: the change's verb. Raise MachineError if the machine cannot be asked.
         """
-        if act != MAINTENANCE.act:
-            return limits_left(self.node, apis)
-        script = tool_script(self.node, "rabbitmqctl", "eval", IS_DRAINED)
+        asked = IS_DRAINED if act == MAINTENANCE.act else LIMITS_NOW
+        script = tool_script(self.node, "rabbitmqctl", "eval", asked)
         answer = self.machine.run(script, timeout_s=watchdog.HEALED_WITHIN_S).strip()
+        if act != MAINTENANCE.act:
+            return limits_left(answer)
         if answer == "true":
             return f"it is in maintenance mode still; end that by {' '.join(MAINTENANCE.undo)}"
         return "" if answer == "false" else f"it does not say whether it is in maintenance mode: {answer[:200]}"
@@ -69,20 +69,16 @@ class ChangedBroker:
         return f"{self.key}:{change.name}"
 
 
-def limits_left(node: str, apis: Sequence[ManagementApi]) -> str:
-    """Return, in words, which limit of an alarm the node still has, and what sets it back; empty if it has none.
+def limits_left(answer: str) -> str:
+    """Return, in words, which limit of an alarm a broker still has, and what sets it back; empty if it has none.
 
-    ``node``: the Erlang name. ``apis``: those of the cluster, of which one is asked.
+    ``answer``: what the broker has printed for ``LIMITS_NOW``.
     """
-    try:
-        rows = on_any(apis, ManagementApi.nodes)
-    except ClusterError as error:
-        return f"no management API reports its limits ({str(error) or 'none was reached'})"
-    row: Mapping[str, Any] = next((row for row in rows if row["name"] == node), {})
-    for limit in LIMITS.values():
-        if limit.shown not in row:
-            return f"it does not report its {limit.shown}"
-        if row[limit.shown] == limit.impossible_bytes:
+    found = re.fullmatch(r"\{(\d+),(\d+)\}", answer)
+    if found is None:
+        return f"it does not say which limits it has: {answer[:200]}"
+    for limit, now in zip((LIMITS["memory"], LIMITS["disk"]), found.groups(), strict=True):
+        if int(now) == limit.impossible_bytes:
             return (
                 f"its {limit.shown} is {limit.impossible_bytes:,} bytes still, as a run sets it; set your own by "
                 f"rabbitmqctl {limit.command}"

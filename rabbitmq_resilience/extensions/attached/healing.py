@@ -78,9 +78,9 @@ def healed(known: KnownCluster, backends: NodeBackends) -> bool:
     with ExitStack() as stack:
         if not stack.enter_context(journal.held()):
             raise LockedError("a run of this user, or its healing, uses this cluster; that run heals what it does")
-        alone = stack.enter_context(_alone(known))
+        remove_left = stack.enter_context(_alone(known))
         silent = set(_by_watchdogs(backends, known))
-        healing = _Healing(known, backends, journal, silent, alone.apis)
+        healing = _Healing(known, backends, journal, silent)
         seen = [healing.heal(row) for row in journal.unhealed()]
         for where in journal.unreadable():
             print(f"{where} cannot be read; its fault may not be healed", file=sys.stderr)
@@ -90,7 +90,7 @@ def healed(known: KnownCluster, backends: NodeBackends) -> bool:
             print(text, file=sys.stderr)
         elif journal.is_settled():
             journal.clear()
-        alone.remove_left()
+        remove_left()
         for other in journal.left_elsewhere():
             print(f"of another cluster than {known.stated.cluster}, so not healed: {other}", file=sys.stderr)
     return is_whole and not silent
@@ -115,16 +115,12 @@ def _by_watchdogs(backends: NodeBackends, known: KnownCluster) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Healing:
-    """What a look at the acts of earlier runs needs. ``silent``: machines that did not answer, or could not heal.
-
-    ``apis``: management APIs of the nodes; none if no way leads to them.
-    """
+    """What a look at the acts of earlier runs needs. ``silent``: machines that did not answer, or could not heal."""
 
     known: KnownCluster
     backends: NodeBackends
     journal: Journal
     silent: Set[str]
-    apis: Sequence[ManagementApi]
 
     def heal(self, row: Mapping[str, Any]) -> bool:
         """Return whether the row's act was seen to be healed; if so, record that."""
@@ -180,7 +176,7 @@ class _Healing:
         if state != "running":
             return f"the process of its broker is {state}"
         changed = self.backends.nodes[node].changed if node in self.backends.nodes else None
-        return "" if changed is None or ACTIONS[act].acts_on != "settings" else changed.left(act, self.apis)
+        return "" if changed is None or ACTIONS[act].acts_on != "settings" else changed.left(act)
 
     def _commanded(self, act: str, node: str) -> Doing | None:
         """Return the act on the broker that a command of the user has done; None if none has."""
@@ -208,27 +204,19 @@ class _Healing:
         return f"its proof does not say whether it is cut off from {', '.join(unknown)}" if unknown else ""
 
 
-@dataclass(frozen=True)
-class _Alone:
-    """A cluster that no run has. ``remove_left`` removes the virtual hosts that runs have left."""
-
-    apis: Sequence[ManagementApi]
-    remove_left: Callable[[], None]
-
-
 @contextmanager
-def _alone(known: KnownCluster) -> Iterator[_Alone]:
-    """Hold the cluster's lock, so that no run has the cluster.
+def _alone(known: KnownCluster) -> Iterator[Callable[[], None]]:
+    """Hold the cluster's lock, so that no run has the cluster; yield a function that removes what runs have left.
 
-    Raise LockedError if a run has the cluster, and WrongClusterError if another cluster answers. If no broker answers,
-    go on without the lock, as machines may still need healing.
+    The function removes their virtual hosts, which no run needs then. Raise LockedError if a run has the cluster, and
+    WrongClusterError if another cluster answers. If no broker answers, go on without the lock, as machines may still
+    need healing.
     """
     given, made = known.stated.virtual_host, Made()
-    apis: list[ManagementApi] = []
     with ExitStack() as stack:
         try:
             known = stack.enter_context(reached(known))
-            apis += [
+            apis = [
                 stack.enter_context(api_of(node.management, known.access, made, given=given))
                 for node in known.stated.nodes
             ]
@@ -242,7 +230,7 @@ def _alone(known: KnownCluster) -> Iterator[_Alone]:
             remove: Callable[[], None] = _nothing
         else:
             remove = partial(_remove_left, apis, lock.vhost)
-        yield _Alone(apis, remove)
+        yield remove
 
 
 def _nothing() -> None:
