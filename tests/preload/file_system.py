@@ -4,9 +4,11 @@ A volume remembers every operation since its begin. After a cut, the operations 
 their order, on what there was at the begin. Which are durable follows from the flushes:
 
 ``ordered``: the flush of a folder makes durable the earlier operations on names in it; that of a file, the earlier
-operations that touched it (created, linked, moved, removed or replaced it). A durable operation needs the earlier ones
-on its names, on the files and folders it touched, on the folders that its names lie in, and inside folders that it
-removed. A rename that replaces a file, and becomes durable, makes durable the data that its file had at the rename.
+operations that touched it (created, linked, moved, removed or replaced it). A flush of data alone does so for those
+before the last change of the file's size, if its size is another one than at its last flush. A durable operation needs
+the earlier ones on its names, on the files and folders it touched, on the folders that its names lie in, and inside
+folders that it removed. A rename that replaces a file, and becomes durable, makes durable the data that its file had at
+the rename, if the file was created since the begin, and neither flushed nor given blocks by fallocate.
 
 ``posix``: a name is durable if its folder was flushed after it changed; data, if its file was.
 """
@@ -54,16 +56,34 @@ class Edit(NamedTuple):
 
 @dataclass(eq=False)
 class File:
-    """A file or a symbolic link. ``flushed``: how many of the edits its own flushes have made durable."""
+    """A file or a symbolic link. ``flushed``: how many of the edits its own flushes have made durable.
+
+    ``is_new``: it was created, and neither flushed nor given blocks since."""
 
     base: bytes = b""
     target: str | None = None
     edits: list[Edit] = field(default_factory=list)
     flushed: int = 0
+    is_new: bool = True
 
     @property
     def content(self) -> bytes:
         return replay(self.base, self.edits)
+
+    def restart(self, content: bytes) -> None:
+        """Let this content be durable."""
+        self.base, self.edits, self.flushed, self.is_new = content, [], 0, False
+
+    def flush(self) -> None:
+        self.flushed, self.is_new = len(self.edits), False
+
+    def resized(self) -> int | None:
+        """Return when its size changed last, if it is another one than at the last flush."""
+        sizes = [len(replay(self.base, self.edits[:count])) for count in range(self.flushed, len(self.edits) + 1)]
+        if sizes[0] == sizes[-1]:
+            return None
+        changes = zip(self.edits[self.flushed :], itertools.pairwise(sizes), strict=True)
+        return max(edit.when for edit, (before, after) in changes if before != after)
 
 
 @dataclass(eq=False)
@@ -85,7 +105,7 @@ def replay(content: bytes, edits: Iterable[Edit]) -> bytes:
 class Operation:
     """One operation on names: what each of its names leads to after it, and which nodes it touched and removed.
 
-    ``replacing``: the file that was renamed, if it replaced another one.
+    ``replacing``: the new file that was renamed, if it replaced another one.
     """
 
     when: int
@@ -127,6 +147,8 @@ class Volume:
         self.root = Folder()
         self.operations: list[Operation] = []
         self.flushes: list[Flush] = []
+        #: The file whose edits were flushed in part, which the library cannot follow.
+        self.flushed_in_part: File | None = None
         self._clock = itertools.count(1)
         self._base: dict[Name, Node] = {}
 
@@ -137,7 +159,7 @@ class Volume:
             for name, node in folder.names.items():
                 self._base[folder, name] = node
                 if isinstance(node, File):
-                    node.base, node.edits, node.flushed = node.content, [], 0
+                    node.restart(node.content)
 
     def parent(self, path: str) -> Name:
         *above, name = path.split("/")
@@ -176,7 +198,26 @@ class Volume:
         self.flushes.append(Flush(next(self._clock), node))
         files = {node} if isinstance(node, File) else set() if node else files_in(self._all_nodes())
         for file in files:
-            file.flushed = len(file.edits)
+            file.flush()
+
+    def flush_data(self, file: File) -> None:
+        """Flush a file as fdatasync does."""
+        if (resized := file.resized()) is not None:
+            self.flushes.append(Flush(resized, file))
+        file.flush()
+
+    def flush_write(self, file: File, *, data_only: bool) -> None:
+        """Flush the last edit of a file, as a write with O_SYNC or O_DSYNC does."""
+        last = file.edits[-1]
+        assert last.data is not None
+        end = last.offset + len(last.data)
+        for edit in file.edits[file.flushed : -1]:
+            if edit.is_write and edit.data and not last.offset <= edit.offset <= edit.offset + len(edit.data) <= end:
+                self.flushed_in_part = file
+        if data_only:
+            self.flush_data(file)
+        else:
+            self.flush(file)
 
     def _all_nodes(self) -> set[Node]:
         touched = (node for operation in self.operations for node in operation.touched)
@@ -184,13 +225,11 @@ class Volume:
 
     def after(self, model: str) -> tuple[Folder, dict[File, int]]:
         """Return the root after a cut, and for each file how many of its edits are durable."""
-        kept = {file: file.flushed for file in files_in(self._all_nodes())}
         if model == "posix":
-            changes = self._kept_by_posix()
+            kept, changes = self._flushed(), self._kept_by_posix()
         else:
-            changes = []
-            for operation in self._kept_by_order(kept):
-                changes += [(operation.when, name, node) for name, node in operation.names.items()]
+            operations, kept = self.ordered()
+            changes = [(done.when, name, node) for done in operations for name, node in done.names.items()]
         for folder in {name[0] for name in self._base} | {n[0] for o in self.operations for n in o.names}:
             folder.names = {}
         final: dict[Name, tuple[int, Node | None]] = {name: (0, node) for name, node in self._base.items()}
@@ -212,8 +251,13 @@ class Volume:
             if any(flush.of in (None, name[0]) and flush.when > operation.when for flush in self.flushes)
         ]
 
-    def _kept_by_order(self, kept: dict[File, int]) -> list[Operation]:
+    def _flushed(self) -> dict[File, int]:
+        return {file: file.flushed for file in files_in(self._all_nodes())}
+
+    def ordered(self) -> tuple[list[Operation], dict[File, int]]:
+        """Return the operations that ``ordered`` makes durable, and for each file how many of its edits."""
         durable: set[Operation] = set()
+        kept = self._flushed()
         for flush in self.flushes:
             earlier = [operation for operation in self.operations if operation.when < flush.when]
             before = set(durable)
@@ -227,7 +271,7 @@ class Volume:
                 if operation.replacing is not None:
                     had = sum(edit.when < operation.when for edit in operation.replacing.edits)
                     kept[operation.replacing] = max(had, kept.get(operation.replacing, 0))
-        return sorted(durable, key=lambda operation: operation.when)
+        return sorted(durable, key=lambda operation: operation.when), kept
 
 
 def makes_durable(flushed: Node | None, operation: Operation) -> bool:

@@ -39,20 +39,20 @@ int main(int count, char **words)
             control->stripes[stripe].word = (uint32_t)atoi(words[3]);
         return 0;
     }
-    if (count != 3 || state_open(words[1]) != 0 || log_make(INODE, 0) != 0)
+    if (count != 3 || state_open(words[1]) != 0 || log_make(INODE, 0, 0) != 0)
         return 1;
     int early_first = !strcmp(words[2], "early");
     add();                          /* record 1 */
-    log_mark_end(INODE, &first);    /* flush 2 begins */
+    log_mark_end(INODE, 0, &first);    /* flush 2 begins */
     add();                          /* record 3 */
-    log_mark_end(INODE, &second);   /* flush 4 begins */
+    log_mark_end(INODE, 0, &second);   /* flush 4 begins */
     add();                          /* record 5 */
     log_flushed(INODE, early_first ? &first : &second);
     show();
     add();                          /* record 6 */
     log_flushed(INODE, early_first ? &second : &first);
     show();
-    log_mark_end(INODE, &first);
+    log_mark_end(INODE, 0, &first);
     log_flushed(INODE, &first);
     show();
     return 0;

@@ -1,62 +1,157 @@
-"""Show what ext4 itself keeps of renamed files: whether their blocks are allocated once their folder was flushed.
+"""Compare what ext4 itself keeps after a cut with what the second model says of ``ordered``, on drawn sequences.
 
-python -m tests.preload.on_ext4 FOLDER
+python -m tests.preload.on_ext4 --cases 1000 [--first 0] [--folder /dev/shm]
 
-It is no test, as any other program may have the whole file system written back meanwhile. Data without blocks
-(delayed allocation) is not on the disk. Source of the request: the kernel's documentation, "Fiemap Ioctl".
+Each case is played on a new ext4 in a file, without the library. Then a copy of that file is mounted, as after a cut:
+its journal is played back. ext4 may keep more than the model, as a commit of its journal holds all earlier operations
+on names, but it must keep what the model keeps. It needs root, loop devices and ``mkfs.ext4``, so it is no test.
+Sources: the kernel's documentation of ext4 (``data=ordered``, ``auto_da_alloc``) and of its journal.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
-import struct
+import argparse
+import platform
+import random
+import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
-_FS_IOC_FIEMAP = 0xC020660B
-_HEAD, _EXTENT = "=QQIIII", "=QQQQQIIII"
-_EXTENTS_MAX = 8
-_DELAYED = 0x4
-BLOCK = b"x" * 8192
+from rabbitmq_resilience.sut.preload.library import BUILDS
+from tests.preload.file_system import File, Folder, Name, Node, Volume, folders_in, replay
+from tests.preload.program_model import Program
+from tests.preload.programs import built_for_tests
+from tests.preload.sequences import MORE_CALLS_FROM, Seen, drawn, on_disk, play_and_foretell, with_files
+
+_IMAGE_BYTES = 16 * 1024 * 1024
+#: No commit of the journal but those that the case asks for.
+_OPTIONS = "loop,noatime,data=ordered,commit=300"
 
 
-def is_allocated(file: Path) -> list[bool]:
-    """Return for each extent of the file whether it has blocks on the disk."""
-    asked = struct.pack(_HEAD, 0, 2**63, 0, 0, _EXTENTS_MAX, 0)
-    answer = bytearray(asked + bytes(_EXTENTS_MAX * struct.calcsize(_EXTENT)))
-    with file.open("rb") as opened:
-        fcntl.ioctl(opened, _FS_IOC_FIEMAP, answer)
-    found = struct.unpack_from(_HEAD, answer)[3]
-    extents = struct.iter_unpack(_EXTENT, answer[len(asked) :])
-    return [not flags & _DELAYED for _, (*_, flags, _, _, _) in zip(range(found), extents, strict=False)]
+@contextmanager
+def mounted(image: Path, at: Path) -> Iterator[Path]:
+    at.mkdir()
+    subprocess.run(["mount", "-t", "ext4", "-o", _OPTIONS, image, at], check=True)
+    try:
+        yield at
+    finally:
+        subprocess.run(["umount", at], check=True)
+        at.rmdir()
 
 
-def flush_folder(folder: Path) -> None:
-    opened = os.open(folder, os.O_RDONLY)
-    os.fsync(opened)
-    os.close(opened)
+def play(operations: Path, root: Path, lines: Sequence[str]) -> list[int]:
+    """Let a process do the lines, without the library; return their results."""
+    given = "".join(f"{line}\n" for line in lines)
+    done = subprocess.run([operations], input=given, cwd=root, capture_output=True, text=True, check=False)
+    return [int(result) for result in done.stdout.split()]
 
 
-def main(above: str) -> None:
-    with tempfile.TemporaryDirectory(dir=above) as name:
+def names_after(volume: Volume, base: Mapping[Name, Node], last: int) -> dict[str, Node]:
+    """Return what each path leads to after all operations on names up to that moment."""
+    final: dict[Name, Node | None] = dict(base)
+    for operation in volume.operations:
+        if operation.when <= last:
+            final |= operation.names
+    found: dict[str, Node] = {}
+    left: list[tuple[Folder, str]] = [(volume.root, "")]
+    while left:
+        folder, above = left.pop()
+        for (within, name), node in final.items():
+            if within is folder and node is not None:
+                found[above + name] = node
+                if isinstance(node, Folder):
+                    left.append((node, f"{above}{name}/"))
+    return found
+
+
+def may_hold(file: File, kept: int, held: bytes) -> bool:
+    """Return whether the file may hold that, if the first ``kept`` edits are on the disk and any of the others."""
+    content = replay(file.base, file.edits[:kept])
+    sizes = {len(content)}
+    bytes_at = [{byte} for byte in content.ljust(len(held), b"\0")]
+    for edit in file.edits[kept:]:
+        if edit.data is None:
+            sizes.add(edit.offset)
+            for may in bytes_at[edit.offset :]:
+                may.add(0)
+        else:
+            sizes |= {max(size, edit.offset + len(edit.data)) for size in sizes}
+            for may, byte in zip(bytes_at[edit.offset :], edit.data, strict=False):
+                may.add(byte)
+    return min(sizes) <= len(held) <= max(sizes) and all(byte in may for byte, may in zip(held, bytes_at, strict=False))
+
+
+def is_shown(node: Node, held: str | bytes | None, kept: Mapping[File, int]) -> bool:
+    if isinstance(node, Folder):
+        return held is None
+    if node.target is not None:
+        return held == node.target
+    return isinstance(held, bytes) and may_hold(node, kept.get(node, node.flushed), held)
+
+
+def fits(names: Mapping[str, Node], seen: Seen, kept: Mapping[File, int]) -> bool:
+    """Return whether these names, with what must be kept of their files, may be what was seen."""
+    return names.keys() == seen.keys() and all(is_shown(node, seen[path], kept) for path, node in names.items())
+
+
+def differences(operations: Path, case: int, folder: Path, *, fresh: Path) -> list[str]:
+    """Play a case on a copy of the new file system; return what ext4 has not kept."""
+    random_ = random.Random(case)  # noqa: S311 - cases must be the same again
+    image, copy = folder / "image", folder / "copy"
+    image.write_bytes(fresh.read_bytes())
+    with mounted(image, folder / "mounted") as root:
+        (root / "lost+found").rmdir()
+        volume = with_files(random_, root, seed=case)
+        subprocess.run(["sync", "-f", root], check=True)
+        base = {(at, name): node for at in folders_in(volume.root) for name, node in at.names.items()}
+        asked = drawn(random_, volume, more_calls=case >= MORE_CALLS_FROM)
+        lines = ["syncfs" if line == "sync" else line for line in asked]  # not of the whole machine
+        if wrong := play_and_foretell(partial(play, operations, root), Program(volume), lines):
+            return wrong
+        if volume.flushed_in_part:
+            return []
+        copy.write_bytes(image.read_bytes())
+    with mounted(copy, folder / "mounted") as root:
+        seen, _ = on_disk(root)
+    durable, kept = volume.ordered()
+    needed = max((operation.when for operation in durable), default=0)
+    times = [0, *(operation.when for operation in volume.operations)]
+    if any(last >= needed and fits(names_after(volume, base, last), seen, kept) for last in times):
+        return []
+    alike = [last for last in times if names_after(volume, base, last).keys() == seen.keys()]
+    return [
+        "; ".join(lines),
+        f"the model keeps operations up to {needed}; ext4 has the names after one of {alike}",
+        *(f"{path}: {held!r:.60}" for path, held in seen.items()),
+    ]
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", type=int, default=1000)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--folder", type=Path, help="where the file systems lie (the system's temporary folder)")
+    asked = parser.parse_args(arguments)
+    operations = built_for_tests(BUILDS).programs / "operations"
+    began_s, failed = time.monotonic(), 0
+    with tempfile.TemporaryDirectory(dir=asked.folder) as name:
         folder = Path(name)
-        (folder / "one").write_bytes(BLOCK)
-        (folder / "one").rename(folder / "new")
-        flush_folder(folder)
-        print("renamed to a new name:", is_allocated(folder / "new"))
-        (folder / "old").write_bytes(BLOCK)
-        os.sync()
-        (folder / "two").write_bytes(BLOCK)
-        (folder / "two").rename(folder / "old")
-        flush_folder(folder)
-        print("renamed in place of a file:", is_allocated(folder / "old"))
-        with (folder / "old").open("ab") as file:
-            file.write(BLOCK)
-        flush_folder(folder)
-        print("and written to afterwards:", is_allocated(folder / "old"))
+        fresh = folder / "fresh"
+        fresh.write_bytes(bytes(_IMAGE_BYTES))
+        subprocess.run(["mkfs.ext4", "-q", "-F", fresh], check=True)
+        for case in range(asked.first, asked.first + asked.cases):
+            if wrong := differences(operations, case, folder, fresh=fresh):
+                failed += 1
+                print(f"case {case}:", *wrong, sep="\n  ", flush=True)
+    print(f"{asked.cases} sequences on ext4 of Linux {platform.release()} in {time.monotonic() - began_s:.0f} s")
+    print(f"{asked.cases - failed} passed, {failed} failed")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    sys.exit(main(sys.argv[1:]))

@@ -60,7 +60,7 @@ class Program:
         if data:
             self.volume.edit(handle.file, offset, data)
             if "s" in handle.flags or "d" in handle.flags:
-                self.volume.flush(handle.file)
+                self.volume.flush_write(handle.file, data_only="s" not in handle.flags)
         return offset + len(data)
 
     def do_write(self, number: str, _: str, length: str, seed: str) -> None:
@@ -108,6 +108,7 @@ class Program:
 
     def do_fallocate(self, number: str, offset: str, length: str) -> None:
         file = self._handle(number).file
+        file.is_new = False
         self._resize(file, max(len(file.content), int(offset) + int(length)))
 
     def do_punch(self, number: str, offset: str, length: str) -> None:
@@ -119,7 +120,8 @@ class Program:
     def do_fsync(self, number: str) -> None:
         self.volume.flush(self._handle(number).file)
 
-    do_fdatasync = do_fsync
+    def do_fdatasync(self, number: str) -> None:
+        self.volume.flush_data(self._handle(number).file)
 
     def do_sync(self) -> None:
         self.volume.flush(None)
@@ -179,7 +181,7 @@ class Program:
             {self.volume.parent(old): None, (folder, name): moved},
             *touched,
             removed=replaced if isinstance(replaced, Folder) else None,
-            replacing=moved if isinstance(moved, File) and replaced is not None else None,
+            replacing=moved if isinstance(moved, File) and moved.is_new and replaced is not None else None,
         )
 
     @staticmethod

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from rabbitmq_resilience.sut.preload.preloaded_disk import PreloadedDisk
+from tests.preload.program_model import content
 from tests.preload.sequences import MORE_CALLS_FROM, Built, Disk, compare
 
 #: Cases that have shown a fault of the library.
@@ -88,6 +89,33 @@ def test_only_a_rename_that_replaces_a_file_keeps_what_the_file_had(disk: Disk) 
     disk.play([*made, *later])
     disk.cut()
     assert {path.name: path.stat().st_size for path in disk.root.iterdir()} == {"new": 0, "old": 100}
+
+
+@pytest.mark.parametrize("before", [["fsync 1"], ["fallocate 1 0 4000"]])
+def test_a_rename_keeps_nothing_of_a_file_that_has_its_blocks(disk: Disk, before: list[str]) -> None:
+    """ext4 writes data before a rename only if a block of it is still to be allocated."""
+    (disk.root / "old").write_bytes(b"old content")
+    made = ["open 1 wc moved", "pwrite 1 0 100 1", *before, "pwrite 1 0 50 2", "rename moved old", "syncfolder ."]
+    disk.play([*made, "die"])
+    flushed = content(1, 100) if before == ["fsync 1"] else b""
+    disk.cut()
+    assert {path.name: path.read_bytes() for path in disk.root.iterdir()} == {"old": flushed}
+
+
+@pytest.mark.parametrize(
+    ("written", "kept"),
+    [
+        ("pwrite 1 0 100 2; fdatasync 1", "old"),
+        ("pwrite 1 0 101 2; fdatasync 1", "new"),
+        ("pwrite 1 0 100 2; fsync 1", "new"),
+        ("open 2 wd new; pwrite 2 0 100 2", "old"),
+        ("open 2 ws new; pwrite 2 0 100 2", "new"),
+    ],
+)
+def test_a_flush_of_data_alone_keeps_a_name_only_with_a_new_size(disk: Disk, written: str, kept: str) -> None:
+    disk.play(["open 1 wc old", "pwrite 1 0 100 1", "fsync 1", "rename old new", *written.split("; "), "die"])
+    disk.cut()
+    assert {path.name: path.read_bytes()[:100] for path in disk.root.iterdir()} == {kept: content(2, 100)}
 
 
 def test_a_restart_without_a_cut_goes_on_with_the_log(disk: Disk) -> None:

@@ -106,6 +106,10 @@ def test_files_outside_of_the_roots_are_not_followed(disk: Disk, tmp_path: Path)
         ("os.link('file', '../linked')", "rename or link across the roots"),
         ("libc.chroot(b'.')", "chroot"),
         (
+            "os.pwrite(file, b'x', 0); os.pwrite(os.open('file', os.O_WRONLY | os.O_DSYNC), b'x', 2)",
+            "a write with O_SYNC or O_DSYNC to a file with others that are not flushed",
+        ),
+        (
             "os.posix_spawn('/bin/true', ['true'], {}, file_actions=[(os.POSIX_SPAWN_OPEN, 1, 'file', os.O_RDWR, 0)])",
             "posix_spawn with a file to open",
         ),

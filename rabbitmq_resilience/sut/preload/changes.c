@@ -56,7 +56,9 @@ int change_begin(struct change *change, int fd, enum change_kind kind, int64_t o
         return 0;
     *change = (struct change){
         .inode = status.st_ino, .length = length, .kind = kind, .counted = 1, .log = -1, .place = -1};
+    change->fd = fd;
     change->flushes = kind == CHANGE_WRITE && (flags & O_DSYNC);
+    change->data_only = (flags & O_SYNC) != O_SYNC;
     if (write_flags & WITHIN_ANOTHER)
         change->counted = 0;
     else if (faults_are_set()) {
@@ -94,13 +96,17 @@ int change_begin(struct change *change, int fd, enum change_kind kind, int64_t o
         made.length = length;
     if (kind != CHANGE_GROW && made.offset < size)
         made.saved = made.length && made.length < size - made.offset ? made.length : size - made.offset;
+    change->offset = made.offset;
     record(change, fd, flags, &made);
+    if (kind == CHANGE_GROW)
+        log_allocated(change->log);
     return 1;
 }
 
 long change_end(struct change *change, long result)
 {
     struct log_mark mark = {0};
+    struct stat status;
     int flushed = 0;
     if (change->error) {
         count_call(change->failed_on, change->began_ns, 1, 0);
@@ -108,14 +114,17 @@ long change_end(struct change *change, long result)
     }
     if (change->place >= 0 && (result < 0 || (change->kind == CHANGE_WRITE && (uint64_t)result != change->length)))
         log_correct(change->log, change->place, result);
+    if (change->flushes && result > 0 && log_reaches_out(change->log, change->offset, (uint64_t)result))
+        count_not_followed(NF_PART);
     raw(SYS_close, change->log);
-    if (change->flushes && result > 0 && log_mark_end(change->inode, &mark) == 0) {
+    if (change->flushes && result > 0 && raw_fstat(change->fd, &status) == 0
+        && log_mark_end(change->inode, (uint64_t)status.st_size, &mark) == 0) {
         log_flushed(change->inode, &mark);
         flushed = 1;
     }
     log_unlock(change->inode);
     if (flushed)
-        log_file_flush(change->inode, &mark);
+        log_file_flush(change->inode, &mark, change->data_only);
     if (change->counted)
         count_call(ON_WRITE, change->began_ns, 0, result > 0 ? (uint64_t)result : 0);
     if (change->flushes)

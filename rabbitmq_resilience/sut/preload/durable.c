@@ -6,14 +6,16 @@
  * `ordered`: as ext4 with data=ordered, where one transaction holds a whole rename, and commits in order what depends
  * on each other (Documentation/filesystems/ext4; Pillai and others, "All File Systems Are Not Created Equal", OSDI
  * 2014). A flush makes durable: of a folder, the earlier operations on names in it; of a file, the earlier operations
- * that touched the file. To touch is to create, link, move, remove or replace. A durable operation needs the earlier
- * ones
+ * that touched the file. To touch is to create, link, move, remove or replace. A flush of data alone (fdatasync,
+ * O_DSYNC) does so for those before the last change of the file's size, if its size is another one than at its last
+ * flush: ext4 commits its journal for the size, not for the name. A durable operation needs the earlier ones
  *   - on the same entries,
  *   - that touched the files or folders that it touches,
  *   - that touched the folders of its entries,
  *   - on names in a folder that it removes or replaces.
- * A rename that replaces a file lets the data that the file had then be written first (ext4, option auto_da_alloc), so
- * that this data is durable with it. Under a new name, and what is written later, needs a flush of its own. */
+ * A rename that replaces a file lets the data that a new file had then be written first (ext4, option auto_da_alloc),
+ * so that this data is durable with it. A file is new until it is flushed or given blocks: ext4 writes only if a block
+ * is still to be allocated. Under a new name, and what is written later, needs a flush of its own. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -24,10 +26,11 @@ struct name_change *changes;
 struct operation *operations;
 int changes_count, operations_count;
 
-int operation_begin(uint64_t number, uint8_t kind)
+int operation_begin(const struct name_record *record)
 {
     operations = grown(operations, operations_count, sizeof *operations);
-    operations[operations_count] = (struct operation){.number = number, .kind = kind, .changes = {NONE, NONE},
+    operations[operations_count] = (struct operation){.number = record->number, .kind = record->kind,
+                                                      .keeps_data = record->keeps_data, .changes = {NONE, NONE},
                                                       .nodes = {NONE, NONE}, .previous_touch = {NONE, NONE},
                                                       .removed_inside = {NONE, NONE}};
     return operations_count++;
@@ -90,8 +93,7 @@ static void make_durable(int wanted)
     while (waiting_count) {
         const struct operation *operation = &operations[waiting[--waiting_count]];
         struct node *file = &nodes[operation->nodes[0]];
-        if (operation->kind == NAME_RENAME && operation->nodes[1] != NONE && !file->is_folder &&
-            file->flushed < operation->number)
+        if (operation->keeps_data && file->flushed < operation->number)
             file->flushed = operation->number;
         for (int slot = 0; slot < 2; slot++) {
             int change = operation->changes[slot];

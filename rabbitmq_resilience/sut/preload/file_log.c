@@ -116,10 +116,10 @@ static long put(uint64_t inode, long file, const char *from)
     return raw(SYS_renameat2, AT_FDCWD, from, AT_FDCWD, path, 0);
 }
 
-int log_make(uint64_t inode, uint64_t named)
+int log_make(uint64_t inode, uint64_t named, uint64_t created)
 {
     char path[STATE_PATH_BYTES];
-    struct log_head head = {.magic = LOG_MAGIC, .named = named};
+    struct log_head head = {.magic = LOG_MAGIC, .named = named, .created = created};
     long file = scratch(inode, path);
     if (file < 0)
         return (int)file;
@@ -132,7 +132,7 @@ int log_named(uint64_t inode, uint64_t number)
 {
     long log = log_open(inode);
     if (log == -ENOENT)
-        return log_make(inode, number);
+        return log_make(inode, number, 0);
     if (log < 0)
         return (int)log;
     raw(SYS_pwrite64, log, &number, sizeof number, offsetof(struct log_head, named));
@@ -179,14 +179,65 @@ void log_correct(long log, long place, long written)
         raw(SYS_ftruncate, log, place);
 }
 
-int log_mark_end(uint64_t inode, struct log_mark *mark)
+int log_is_new(uint64_t inode)
+{
+    struct log_head head = {0};
+    long log = log_open(inode);
+    if (log < 0)
+        return 0;
+    raw(SYS_pread64, log, &head, sizeof head, 0);
+    raw(SYS_close, log);
+    return head.created && head.created >= atomic_load(&control->all_flushed);
+}
+
+void log_allocated(long log)
+{
+    uint64_t created = 0;
+    raw(SYS_pwrite64, log, &created, sizeof created, offsetof(struct log_head, created));
+}
+
+/* Return the number of the last change of the size that is not flushed, or 0 if the file is as large as before them. */
+static uint64_t last_resized(long log, uint64_t size)
+{
+    struct change_record record;
+    uint64_t at = sizeof(struct log_head), end = size_of(log), next, since = atomic_load(&control->all_flushed);
+    uint64_t resized = 0, first = size, before = size, number = 0;
+    for (; (next = log_next(log, end, at, &record)); at = next) {
+        if (record.number < since)
+            continue;
+        if (!number)
+            first = record.old_size;
+        else if (record.old_size != before)
+            resized = number;
+        before = record.old_size, number = record.number;
+    }
+    if (before != size)
+        resized = number;
+    return first == size ? 0 : resized;
+}
+
+int log_reaches_out(long log, uint64_t offset, uint64_t length)
+{
+    struct change_record record;
+    uint64_t at = sizeof(struct log_head), end = size_of(log), next, since = atomic_load(&control->all_flushed);
+    for (; (next = log_next(log, end, at, &record)); at = next)
+        if (record.kind == CHANGE_WRITE && record.number >= since
+            && (record.offset < offset || record.offset + record.length > offset + length))
+            return 1;
+    return 0;
+}
+
+int log_mark_end(uint64_t inode, uint64_t size, struct log_mark *mark)
 {
     struct log_head head;
     long log = log_open(inode);
     if (log < 0)
         return (int)log;
     raw(SYS_pread64, log, &head, sizeof head, 0);
-    *mark = (struct log_mark){next_number(), head.cuts, size_of(log), head.named, head.named > head.named_flushed};
+    *mark = (struct log_mark){.number = next_number(), .cuts = head.cuts, .end = size_of(log), .named = head.named,
+                              .pending_names = head.named > head.named_flushed};
+    if (mark->pending_names)
+        mark->resized = last_resized(log, size);
     raw(SYS_close, log);
     return 0;
 }
@@ -207,6 +258,7 @@ void log_flushed(uint64_t inode, const struct log_mark *mark)
             kept = next;
     }
     head.cuts++;
+    head.created = 0;
     if (kept >= size) {
         raw(SYS_pwrite64, log, &head, sizeof head, 0);
         raw(SYS_ftruncate, log, sizeof head);

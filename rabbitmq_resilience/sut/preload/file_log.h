@@ -14,6 +14,7 @@ struct log_head {
     uint64_t cuts;          /* how often records were removed */
     uint64_t named;         /* the number of the last operation on a name of the file */
     uint64_t named_flushed; /* the value of `named` at the last flush of the file that is in the log of names */
+    uint64_t created;       /* the operation that created the file; 0 once it was flushed or got blocks by fallocate */
 };
 
 /* What changes: bytes; the size, with `offset` as the new one; the size if it is smaller than `offset`; bytes to zeros. */
@@ -30,6 +31,7 @@ struct change_record {
 /* A file's records at the beginning of a flush, and the number of that moment. */
 struct log_mark {
     uint64_t number, cuts, end, named;
+    uint64_t resized; /* when the size changed last, 0 if it is as it was at the last flush; only with pending names */
     int pending_names;
 };
 
@@ -38,16 +40,23 @@ int log_lock(uint64_t inode);
 void log_unlock(uint64_t inode);
 /* Open the log, or return a negative error number: -ENOENT if the file is not followed. */
 long log_open(uint64_t inode);
-/* Make an empty log for a file. `named` is the number of the operation that gave it a name, or 0. */
-int log_make(uint64_t inode, uint64_t named);
+/* Make an empty log for a file. `named` is the number of the operation that gave it a name, or 0; `created`: of that
+ * which created it, or 0. */
+int log_make(uint64_t inode, uint64_t named, uint64_t created);
+/* Return whether the file was created, and neither flushed nor given blocks since. The lock must be held. */
+int log_is_new(uint64_t inode);
+/* Note that the file was given blocks. */
+void log_allocated(long log);
 /* Note an operation on a name of the file; its log is made if there is none. */
 int log_named(uint64_t inode, uint64_t number);
 /* Append a record, and copy its old bytes from the readable file `from`. Return its place, or a negative error. */
 long log_append(long log, const struct change_record *record, int from);
 /* Correct the record at `place` after a short write, or remove it if nothing was written. */
 void log_correct(long log, long place, long written);
-/* Read where the log ends now. The lock must be held. Return 0 or a negative error number. */
-int log_mark_end(uint64_t inode, struct log_mark *mark);
+/* Read where the log ends now. `size` is the file's. The lock must be held. Return 0 or a negative error number. */
+int log_mark_end(uint64_t inode, uint64_t size, struct log_mark *mark);
+/* Return whether a write that is not flushed reaches out of a range of the file. */
+int log_reaches_out(long log, uint64_t offset, uint64_t length);
 /* Remove all records that were there at `mark`: they are flushed. The lock must be held. */
 void log_flushed(uint64_t inode, const struct log_mark *mark);
 /* Note that a flush of the file is in the log of names. The lock must be held. */

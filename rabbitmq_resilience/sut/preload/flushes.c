@@ -5,14 +5,15 @@
 #include "library.h"
 #include "raw_calls.h"
 
-void log_file_flush(uint64_t inode, const struct log_mark *mark)
+void log_file_flush(uint64_t inode, const struct log_mark *mark, int data_only)
 {
-    if (!mark->pending_names || names_lock() != 0)
+    struct name_record record = {.kind = FLUSH_FILE, .state = DONE, .inode = inode};
+    record.number = data_only ? mark->resized : mark->number;
+    if (!mark->pending_names || !record.number || names_lock() != 0)
         return;
-    struct name_record record = {.kind = FLUSH_FILE, .state = DONE, .number = mark->number, .inode = inode};
     if (names_append(&record, NULL, NULL) != 0)
         count_not_followed(NF_UNLOGGED);
-    else if (log_lock(inode) == 0) {
+    else if (mark->named < record.number && log_lock(inode) == 0) {
         log_names_flushed(inode, mark->named);
         log_unlock(inode);
     }
@@ -22,16 +23,17 @@ void log_file_flush(uint64_t inode, const struct log_mark *mark)
 static long flush_file(long number, int fd, uint64_t inode)
 {
     struct log_mark mark;
+    struct stat status;
     if (log_lock(inode) != 0)
         return raw(number, fd);
-    int marked = log_mark_end(inode, &mark) == 0;
+    int marked = raw_fstat(fd, &status) == 0 && log_mark_end(inode, (uint64_t)status.st_size, &mark) == 0;
     log_unlock(inode);
     long result = raw(number, fd);
     if (result < 0 || !marked || log_lock(inode) != 0)
         return result;
     log_flushed(inode, &mark);
     log_unlock(inode);
-    log_file_flush(inode, &mark);
+    log_file_flush(inode, &mark, number == SYS_fdatasync);
     return result;
 }
 

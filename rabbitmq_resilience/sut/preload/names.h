@@ -32,9 +32,10 @@ struct attributes {
     uint32_t mode, uid, gid;
 };
 
+/* keeps_data: a new file replaces another one (file_log.h, log_is_new). */
 struct name_record {
     uint32_t bytes; /* of the record with its texts */
-    uint8_t kind, state, unused[2];
+    uint8_t kind, state, keeps_data, unused;
     uint64_t number;
     uint64_t inode, replaced; /* replaced: the file that had the new name of a rename, 0 if none */
     struct attributes is, replaced_is;

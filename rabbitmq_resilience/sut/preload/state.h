@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 
 #define STATE_MAGIC 0x646b6631u
-#define STATE_VERSION 2u
+#define STATE_VERSION 3u
 #define CONTROL_BYTES 16384
 #define STRIPES 64
 #define GLOB_BYTES 256
@@ -34,6 +34,7 @@
     X(AIO, "aio_write, aio_fsync or lio_listio")                                                                   \
     X(OPENED, "openat2 or open_by_handle_at")                                                                      \
     X(RWF, "pwritev2 RWF_DSYNC or RWF_SYNC")                                                                       \
+    X(PART, "a write with O_SYNC or O_DSYNC to a file with others that are not flushed")                             \
     X(SPAWN, "posix_spawn with a file to open")                                                                    \
     X(CHROOT, "chroot")                                                                                            \
     X(DEVICE, "files on another file system than the log")                                                         \

@@ -169,7 +169,7 @@ static void apply_operation(const struct name_record *record, const char *texts)
     }
     if (!done)
         return;
-    int operation = operation_begin(record->number, record->kind);
+    int operation = operation_begin(record);
     operation_touch(operation, 0, node);
     if (replaced != NONE)
         operation_touch(operation, 1, replaced);

@@ -43,7 +43,7 @@ struct name_change {
 struct operation {
     uint64_t number;
     uint8_t kind;
-    int durable;
+    int durable, keeps_data;
     int changes[2], nodes[2], previous_touch[2];
     int removed_inside[2]; /* of each folder that it removed: the last operation on a name in it */
 };
@@ -65,7 +65,7 @@ int entry_path(int entry, int after, char path[PATH_MAX]);
 
 /* The parts of the model: note an operation, and make durable what a flush makes durable. */
 int entry_of(int folder, const char *name, size_t length);
-int operation_begin(uint64_t number, uint8_t kind);
+int operation_begin(const struct name_record *record);
 void operation_touch(int operation, int slot, int node);
 void operation_change(int operation, int slot, int entry, int node);
 void flush_folder(int folder, uint64_t number);
