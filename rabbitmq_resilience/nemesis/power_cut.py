@@ -34,8 +34,8 @@ class PowerCut(PreloadedFault, ProcessStep):
     ``written_back_after_s``, the cut comes that long after the step begins, and all that was written before counts as
     flushed. Without it, this holds only for what brokers wrote until their cluster had formed.
 
-    ``file_system`` says what happens to new, renamed and removed names. ``ordered``: as ext4 with ``data=ordered``
-    (Linux kernel documentation, "ext4 General Information"). A rename is kept as a whole or not at all. If it
+    ``file_system`` says what happens to new, renamed and removed names. ``ordered``: at most what ext4 keeps with
+    ``data=ordered`` (Linux kernel documentation, "ext4 General Information"). A rename is kept as a whole or not at all. If it
     replaces a file, it is never kept before the data that the renamed file had then, if that one is new (option
     ``auto_da_alloc``); a file that is renamed to a new name may be empty. A new name is kept only after a flush of its
     file or its folder; one by fdatasync counts only if the file's size has changed since.

@@ -62,7 +62,7 @@ static int is_new(const struct stat *status)
         return 0;
     int new = log_is_new(status->st_ino);
     log_unlock(status->st_ino);
-    return (uint8_t)new;
+    return new;
 }
 
 /* Create what `call` creates at `path`, with the lock of names held. */
@@ -74,7 +74,8 @@ static long create(enum name_kind kind, const struct place *place, const char *p
     long result = raw(number, call[0], call[1], call[2], call[3]);
     int known = result >= 0 && raw_lstat(path, &status) == 0;
     if (known && S_ISREG(status.st_mode) && log_lock(status.st_ino) == 0) {
-        if (log_make(status.st_ino, record.number, record.number) != 0) /* a log of a former file of that inode is replaced */
+        /* a log of a former file of that inode is replaced */
+        if (log_make(status.st_ino, record.number, record.number) != 0)
             count_not_followed(NF_UNLOGGED);
         log_unlock(status.st_ino);
     }
@@ -264,7 +265,7 @@ long follow_rename(int from_fd, const char *from, int to_fd, const char *to, uns
         if (replaces) {
             record.replaced = replaced.st_ino;
             record.replaced_is = attributes_of(&replaced);
-            record.keeps_data = is_new(&status);
+            record.keeps_data = (uint8_t)is_new(&status);
             if (!S_ISDIR(replaced.st_mode) && !(flags & RENAME_NOREPLACE))
                 held = hold(new_path, replaced.st_ino);
         }

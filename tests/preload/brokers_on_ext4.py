@@ -1,0 +1,133 @@
+"""Cut the power of a cluster whose files lie on an ext4 of its own, and say what that left of confirmed messages.
+
+python -m tests.preload.brokers_on_ext4 --broker HOME --queue-type quorum --for-s 10
+
+The preloaded library has no part in it. Three brokers keep all their files on an ext4 in a file. Three queues are
+declared, and messages confirmed until all brokers are killed at once; a copy of that file is what a cut would leave.
+It is mounted in place of the file system, and the brokers start again. It needs root, loop devices, ``mkfs.ext4`` and
+1.5 GB in FOLDER, so it is no test. Brokers see the copy under the same path.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pika
+from pika.exceptions import AMQPError
+
+from rabbitmq_resilience.model.topology import Topology
+from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
+from rabbitmq_resilience.tools.distributions import find_broker
+from rabbitmq_resilience.workload.queues import declare
+from rabbitmq_resilience.workload.workload_model import Workload
+
+_IMAGE_BYTES = 1_500_000_000
+_FORMED_S = 15.0
+_BACK_WITHIN_S = 90.0
+_VHOST = "on_ext4"
+
+
+def connected(cluster: LocalCluster) -> pika.BlockingConnection:
+    at, access = cluster.amqp_endpoint("a1"), cluster.access
+    login = pika.PlainCredentials(access.user, access.password)
+    return pika.BlockingConnection(pika.ConnectionParameters(at.host, at.port, _VHOST, login))
+
+
+def confirm(cluster: LocalCluster, queues: Sequence[str], *, for_s: float) -> Mapping[str, int]:
+    """Publish to all queues in turn; return how many messages of each were confirmed."""
+    confirmed = dict.fromkeys(queues, 0)
+    channel = connected(cluster).channel()
+    channel.confirm_delivery()
+    end_s = time.monotonic() + for_s
+    while time.monotonic() < end_s:
+        for queue in queues:
+            channel.basic_publish("", queue, bytes(1000), pika.BasicProperties(delivery_mode=2), mandatory=True)
+            confirmed[queue] += 1
+        time.sleep(0.01)
+    return confirmed
+
+
+def count(cluster: LocalCluster, queue: str) -> int | None:
+    """Return how many messages can be taken from a queue; None if that fails."""
+    try:
+        connection = connected(cluster)
+        channel = connection.channel()
+        taken = 0
+        while channel.basic_get(queue, auto_ack=True)[0] is not None:
+            taken += 1
+        connection.close()
+    except (AMQPError, OSError):
+        return None
+    return taken
+
+
+def left_in(cluster: LocalCluster, queues: Sequence[str]) -> Mapping[str, int | None]:
+    """Return how many messages each queue has, as soon as all queues answer, or after a time."""
+    end_s = time.monotonic() + _BACK_WITHIN_S
+    found: dict[str, int | None] = dict.fromkeys(queues)
+    while None in found.values() and time.monotonic() < end_s:
+        time.sleep(3)
+        found |= {queue: count(cluster, queue) for queue, known in found.items() if known is None}
+    return found
+
+
+def cut(image: Path, copy: Path, mounted: Path) -> None:
+    """Mount a copy of the file system in place of itself."""
+    subprocess.run(["cp", "--sparse=always", image, copy], check=True)
+    subprocess.run(["umount", "--lazy", mounted], check=True)
+    subprocess.run(["mount", "-o", "loop", copy, mounted], check=True)
+
+
+def play(home: Path | None, queue_type: str, for_s: float, folder: Path) -> str:
+    image, copy, mounted = folder / "image", folder / "copy", folder / "mounted"
+    mounted.mkdir()
+    with image.open("wb") as file:
+        file.truncate(_IMAGE_BYTES)
+    subprocess.run(["mkfs.ext4", "-q", "-F", image], check=True)
+    subprocess.run(["mount", "-o", "loop", image, mounted], check=True)
+    os.environ["TMPDIR"] = tempfile.tempdir = str(mounted)
+    broker = find_broker(home)
+    topology = Topology(name="on_ext4", zones={"a": 1, "b": 1, "c": 1})
+    try:
+        with LocalCluster.form(topology, broker=broker) as cluster:
+            time.sleep(_FORMED_S)
+            os.sync()
+            workload = Workload(queue_type=queue_type, queues=3, publishers=3, consumers=3, rate_per_s=100)
+            queues = [*declare(cluster, workload, vhost=_VHOST)]
+            confirmed = confirm(cluster, queues, for_s=for_s)
+            canary = mounted / "canary"
+            canary.write_bytes(bytes(5000))
+            for node in topology.node_names:
+                cluster.kill(node)
+            cut(image, copy, mounted)
+            if canary.exists() and canary.stat().st_size:
+                raise SystemExit("the cut took nothing: what was written just before it is there")
+            for node in topology.node_names:
+                cluster.start(node)
+            left = left_in(cluster, queues)
+    finally:
+        subprocess.run(["umount", "--lazy", mounted], check=True)
+    return f"RabbitMQ {broker.version}, {queue_type}, {for_s:g} s: confirmed {confirmed}, left {left}"
+
+
+def main(arguments: Sequence[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--broker", type=Path, help="the home of RabbitMQ (the one that set-up has unpacked)")
+    parser.add_argument("--queue-type", default="quorum")
+    parser.add_argument("--for-s", type=float, default=10.0, help="how long messages are published")
+    parser.add_argument("--folder", type=Path, default=Path("/dev/shm"), help="where the file system lies")  # noqa: S108
+    asked = parser.parse_args(arguments)
+    with tempfile.TemporaryDirectory(dir=asked.folder) as name:
+        print(play(asked.broker, asked.queue_type, asked.for_s, Path(name)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
