@@ -63,9 +63,9 @@ NOT_FLUSHED = Expectation(
     "(rabbitmq-server#8507; rabbit_msg_store.erl, 3.13 to 4.3).",
 )
 
-#: A member of a quorum queue does not flush the name of its configuration when it is declared. Without that file it does
-#: not start again, and the queue's messages are in a log that no member reads (4.0.5: 8 of 8 runs; 4.3.6: 0 of 9). ext4
-#: keeps the name at the next flush of any file.
+#: A member of a new quorum queue does not flush the name of its configuration. Without that file it does not start
+#: again, and the queue's messages are in a log that no member reads (4.0.5: 8 of 8 runs; 4.3.6: 0 of 9). ext4 keeps the
+#: name at the next flush of any file.
 CONFIGURATION_NOT_FLUSHED = Expectation(
     broker=">=4.0,<4.1",
     verdict=Verdict.INVALID,

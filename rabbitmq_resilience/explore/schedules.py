@@ -48,8 +48,7 @@ LATER_S = 2.0
 #: Durations of faults that end before a broker or client can notice. Shorter ones are not drawn: on a busy machine
 #: brokers get no processor for such times, and a cut at that time proves nothing.
 BLIPS_S = (0.5, 1.0)
-#: What is older survives a power cut: brokers of 4.0 do not flush the name of the configuration of a queue that was just
-#: declared.
+#: What is older survives a power cut: brokers of 4.0 do not flush the name of a new queue's configuration.
 WRITTEN_BACK_S = 8.0
 #: A broker with free space checks its disk only every 10 s, and an alarm that the broker did not raise proves nothing.
 ALARM_S = (15, 18)
