@@ -105,7 +105,7 @@ int change_begin(struct change *change, int fd, enum change_kind kind, int64_t o
 
 long change_end(struct change *change, long result)
 {
-    struct log_mark mark = {0};
+    struct log_mark mark;
     struct stat status;
     int flushed = 0;
     if (change->error) {
@@ -114,11 +114,11 @@ long change_end(struct change *change, long result)
     }
     if (change->place >= 0 && (result < 0 || (change->kind == CHANGE_WRITE && (uint64_t)result != change->length)))
         log_correct(change->log, change->place, result);
-    if (change->flushes && result > 0 && log_reaches_out(change->log, change->offset, (uint64_t)result))
-        count_not_followed(NF_PART);
     raw(SYS_close, change->log);
     if (change->flushes && result > 0 && raw_fstat(change->fd, &status) == 0
         && log_mark_end(change->inode, (uint64_t)status.st_size, &mark) == 0) {
+        if (mark.first < change->offset || mark.last > change->offset + (uint64_t)result)
+            count_not_followed(NF_PART);
         log_flushed(change->inode, &mark);
         flushed = 1;
     }

@@ -196,48 +196,34 @@ void log_allocated(long log)
     raw(SYS_pwrite64, log, &created, sizeof created, offsetof(struct log_head, created));
 }
 
-/* Return the number of the last change of the size that is not flushed, or 0 if the file is as large as before them. */
-static uint64_t last_resized(long log, uint64_t size)
-{
-    struct change_record record;
-    uint64_t at = sizeof(struct log_head), end = size_of(log), next, since = atomic_load(&control->all_flushed);
-    uint64_t resized = 0, first = size, before = size, number = 0;
-    for (; (next = log_next(log, end, at, &record)); at = next) {
-        if (record.number < since)
-            continue;
-        if (!number)
-            first = record.old_size;
-        else if (record.old_size != before)
-            resized = number;
-        before = record.old_size, number = record.number;
-    }
-    if (before != size)
-        resized = number;
-    return first == size ? 0 : resized;
-}
-
-int log_reaches_out(long log, uint64_t offset, uint64_t length)
-{
-    struct change_record record;
-    uint64_t at = sizeof(struct log_head), end = size_of(log), next, since = atomic_load(&control->all_flushed);
-    for (; (next = log_next(log, end, at, &record)); at = next)
-        if (record.kind == CHANGE_WRITE && record.number >= since
-            && (record.offset < offset || record.offset + record.length > offset + length))
-            return 1;
-    return 0;
-}
-
 int log_mark_end(uint64_t inode, uint64_t size, struct log_mark *mark)
 {
     struct log_head head;
+    struct change_record record;
     long log = log_open(inode);
     if (log < 0)
         return (int)log;
     raw(SYS_pread64, log, &head, sizeof head, 0);
     *mark = (struct log_mark){.number = next_number(), .cuts = head.cuts, .end = size_of(log), .named = head.named,
-                              .pending_names = head.named > head.named_flushed};
-    if (mark->pending_names)
-        mark->resized = last_resized(log, size);
+                              .pending_names = head.named > head.named_flushed, .first = UINT64_MAX};
+    uint64_t since = atomic_load(&control->all_flushed), flushed_size = size, before = size, next;
+    for (uint64_t at = sizeof head; (next = log_next(log, mark->end, at, &record)); at = next) {
+        if (record.number < since)
+            continue;
+        if (!mark->changed)
+            flushed_size = record.old_size;
+        else if (record.old_size != before)
+            mark->resized = mark->changed;
+        if (record.kind == CHANGE_WRITE && record.offset < mark->first)
+            mark->first = record.offset;
+        if (record.kind == CHANGE_WRITE && record.offset + record.length > mark->last)
+            mark->last = record.offset + record.length;
+        before = record.old_size, mark->changed = record.number;
+    }
+    if (before != size)
+        mark->resized = mark->changed;
+    if (flushed_size == size)
+        mark->resized = 0;
     raw(SYS_close, log);
     return 0;
 }

@@ -31,7 +31,9 @@ struct change_record {
 /* A file's records at the beginning of a flush, and the number of that moment. */
 struct log_mark {
     uint64_t number, cuts, end, named;
-    uint64_t resized; /* when the size changed last, 0 if it is as it was at the last flush; only with pending names */
+    uint64_t changed;     /* the last change that is not flushed, 0 if there is none */
+    uint64_t resized;     /* the last one of the size, 0 if that is as it was at the last flush */
+    uint64_t first, last; /* the writes that are not flushed lie between these places */
     int pending_names;
 };
 
@@ -55,8 +57,6 @@ long log_append(long log, const struct change_record *record, int from);
 void log_correct(long log, long place, long written);
 /* Read where the log ends now. `size` is the file's. The lock must be held. Return 0 or a negative error number. */
 int log_mark_end(uint64_t inode, uint64_t size, struct log_mark *mark);
-/* Return whether a write that is not flushed reaches out of a range of the file. */
-int log_reaches_out(long log, uint64_t offset, uint64_t length);
 /* Remove all records that were there at `mark`: they are flushed. The lock must be held. */
 void log_flushed(uint64_t inode, const struct log_mark *mark);
 /* Note that a flush of the file is in the log of names. The lock must be held. */
