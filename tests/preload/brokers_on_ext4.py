@@ -5,7 +5,7 @@ python -m tests.preload.brokers_on_ext4 --broker HOME --queue-type quorum --for-
 The preloaded library has no part in it. Three brokers keep all their files on an ext4 in a file. Three queues are
 declared, and messages confirmed until all brokers are killed at once; a copy of that file is what a cut would leave.
 It is mounted in place of the file system, and the brokers start again. It needs root, loop devices, ``mkfs.ext4`` and
-1.5 GB in FOLDER, so it is no test. Brokers see the copy under the same path.
+1.5 GB there, so it is no test. Brokers see the copy under the same path.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pika
@@ -25,11 +26,15 @@ from pika.exceptions import AMQPError
 from rabbitmq_resilience.model.topology import Topology
 from rabbitmq_resilience.sut.processes.process_cluster import LocalCluster
 from rabbitmq_resilience.tools.distributions import find_broker
+from rabbitmq_resilience.tools.waiting import WaitTimeout, let_pass, wait_until
 from rabbitmq_resilience.workload.queues import declare
 from rabbitmq_resilience.workload.workload_model import Workload
 
 _IMAGE_BYTES = 1_500_000_000
+#: A new cluster still writes files of its own, which are to be on the disk before queues are declared.
 _FORMED_S = 15.0
+#: So long after each round of messages, so that the brokers' queues do not grow.
+_PAUSE_S = 0.01
 _BACK_WITHIN_S = 90.0
 _VHOST = "on_ext4"
 
@@ -50,32 +55,38 @@ def confirm(cluster: LocalCluster, queues: Sequence[str], *, for_s: float) -> Ma
         for queue in queues:
             channel.basic_publish("", queue, bytes(1000), pika.BasicProperties(delivery_mode=2), mandatory=True)
             confirmed[queue] += 1
-        time.sleep(0.01)
+        let_pass(_PAUSE_S)
     return confirmed
 
 
 def count(cluster: LocalCluster, queue: str) -> int | None:
-    """Return how many messages can be taken from a queue; None if that fails."""
+    """Return how many messages wait in a queue; None if the broker does not say."""
     try:
         connection = connected(cluster)
-        channel = connection.channel()
-        taken = 0
-        while channel.basic_get(queue, auto_ack=True)[0] is not None:
-            taken += 1
+        answer = connection.channel().queue_declare(queue, passive=True)
         connection.close()
     except (AMQPError, OSError):
         return None
-    return taken
+    waiting = answer.method.message_count
+    assert isinstance(waiting, int)
+    return waiting
 
 
 def left_in(cluster: LocalCluster, queues: Sequence[str]) -> Mapping[str, int | None]:
-    """Return how many messages each queue has, as soon as all queues answer, or after a time."""
-    end_s = time.monotonic() + _BACK_WITHIN_S
+    """Return how many messages each queue has, as soon as the broker says it of all, or after a time."""
     found: dict[str, int | None] = dict.fromkeys(queues)
-    while None in found.values() and time.monotonic() < end_s:
-        time.sleep(3)
-        found |= {queue: count(cluster, queue) for queue, known in found.items() if known is None}
+
+    def look() -> Mapping[str, int | None]:
+        found.update({queue: count(cluster, queue) for queue in queues})
+        return found
+
+    with suppress(WaitTimeout):
+        wait_until(look, timeout_s=_BACK_WITHIN_S, what="an answer of each queue", poll_s=3.0, until=_is_known)
     return found
+
+
+def _is_known(found: Mapping[str, int | None]) -> bool:
+    return None not in found.values()
 
 
 def cut(image: Path, copy: Path, mounted: Path) -> None:
@@ -97,7 +108,7 @@ def play(home: Path | None, queue_type: str, for_s: float, folder: Path) -> str:
     topology = Topology(name="on_ext4", zones={"a": 1, "b": 1, "c": 1})
     try:
         with LocalCluster.form(topology, broker=broker) as cluster:
-            time.sleep(_FORMED_S)
+            let_pass(_FORMED_S)
             os.sync()
             workload = Workload(queue_type=queue_type, queues=3, publishers=3, consumers=3, rate_per_s=100)
             queues = [*declare(cluster, workload, vhost=_VHOST)]
@@ -122,7 +133,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--broker", type=Path, help="the home of RabbitMQ (the one that set-up has unpacked)")
     parser.add_argument("--queue-type", default="quorum")
     parser.add_argument("--for-s", type=float, default=10.0, help="how long messages are published")
-    parser.add_argument("--folder", type=Path, default=Path("/dev/shm"), help="where the file system lies")  # noqa: S108
+    parser.add_argument("--folder", type=Path, help="where the file system lies (the system's temporary folder)")
     asked = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(dir=asked.folder) as name:
         print(play(asked.broker, asked.queue_type, asked.for_s, Path(name)))
