@@ -26,6 +26,7 @@ from rabbitmq_resilience.scenario.expectations import Expectation
 from rabbitmq_resilience.scenario.guarantees import promised, promising, versions
 from rabbitmq_resilience.scenario.known_defects import OLDER_COPY_LEADS
 from rabbitmq_resilience.scenario.model import Phases, Scenario
+from rabbitmq_resilience.sut.preload.preloaded_disk import FileSystem
 from rabbitmq_resilience.workload.services import ProcessingStep
 from suites.case_study import AWAY_S, FIRST_STEP_S, PHASES, RECOVERED_WITHIN_S
 from suites.partitions import noticed_s, shape, workload
@@ -50,6 +51,13 @@ CUT_AT_S = 8.0
 #: What is older is on the disk when the power goes, as Linux writes it back.
 WRITTEN_BACK_S = 8.0
 SLOW_FLUSH_MS = 1000.0
+ON_EXT4 = ", on ext4"
+#: File systems, whether parts of what was not flushed stay, and the title.
+OTHER_DISKS: dict[tuple[FileSystem, bool], str] = {
+    ("ext4", False): f"Every node loses power{ON_EXT4}",
+    ("posix", False): "Every node loses power, and new names",
+    ("ordered", True): "Every node loses power in the middle of a write",
+}
 
 #: Losses by design: classic queues from 3.13 on.
 NOT_FLUSHED = Expectation(
@@ -190,20 +198,22 @@ def test_power_is_cut(node: str, queue_type: str, net_ticktime_s: int, play: Pla
 
 
 @EVERY_TYPE
+@pytest.mark.parametrize("file_system", ["ordered", "ext4"])
 def test_every_node_loses_power_soon_after_queues_were_declared(
-    queue_type: str, net_ticktime_s: int, play: Play
+    file_system: FileSystem, queue_type: str, net_ticktime_s: int, play: Play
 ) -> None:
     """Nothing was written back since the cluster was formed.
 
     No more quorum queues are declared: in the logs, one of them would be the trace for a loss in another queue.
     """
-    cut = PowerCut(at_s=CUT_AT_S, for_s=AWAY_S, node="all")
-    title = "Every node loses power soon after queues were declared"
+    cut = PowerCut(at_s=CUT_AT_S, for_s=AWAY_S, node="all", file_system=file_system)
+    title = "Every node loses power soon after queues were declared" + ON_EXT4 * (file_system == "ext4")
     without, known = ["availability"], [QUEUES_NOT_FLUSHED]
     more: dict[str, Any] = {}
     if queue_type == "quorum":
         without, more = [*without, "metadata"], {"declare_every_s": None}
-        known = [CONFIGURATION_NOT_FLUSHED, *known]
+        if file_system == "ordered":
+            known = [CONFIGURATION_NOT_FLUSHED, *known]
     without_power(play, title, queue_type, net_ticktime_s, cut, without=without, expect=known, **more)
 
 
@@ -222,14 +232,13 @@ def test_every_node_loses_power_with_large_messages(queue_type: str, net_ticktim
 
 
 @EVERY_TYPE
-@pytest.mark.parametrize("file_system", ["posix", "torn"])
+@pytest.mark.parametrize(("file_system", "torn"), OTHER_DISKS, ids=["ext4", "posix", "torn"])
 def test_every_node_loses_power_on_other_disks(
-    file_system: str, queue_type: str, net_ticktime_s: int, play: Play
+    file_system: FileSystem, torn: bool, queue_type: str, net_ticktime_s: int, play: Play
 ) -> None:
-    """No name stays that was not flushed itself; or parts of what was not flushed stay, in whole sectors."""
-    torn = file_system == "torn"
-    cut = lost_power("all", file_system="ordered" if torn else "posix", torn=torn)
-    title = "Every node loses power in the middle of a write" if torn else "Every node loses power, and new names"
+    """Names stay that were not flushed themselves; or none of them does; or parts of files stay, in whole sectors."""
+    cut = lost_power("all", file_system=file_system, torn=torn)
+    title = OTHER_DISKS[file_system, torn]
     without_power(play, title, queue_type, net_ticktime_s, cut, without=["availability"])
 
 

@@ -34,11 +34,13 @@ class PowerCut(PreloadedFault, ProcessStep):
     ``written_back_after_s``, the cut comes that long after the step begins, and all that was written before counts as
     flushed. Without it, this holds only for what brokers wrote until their cluster had formed.
 
-    ``file_system`` says what happens to new, renamed and removed names. ``ordered``: at most what ext4 keeps with
-    ``data=ordered`` (Linux kernel documentation, "ext4 General Information"). A rename is kept as a whole or not at
-    all. If it replaces a file, it is never kept before the data that the renamed file had then, if that one is new
-    (option ``auto_da_alloc``); a file that is renamed to a new name may be empty. A new name is kept only after a flush
-    of its file or its folder; one by fdatasync counts only if the file's size has changed since.
+    ``file_system`` says what happens to new, renamed and removed names. ``ordered``: a new name is kept only after a
+    flush of its file or its folder; a flush by fdatasync counts only if the file's size has changed. A rename is kept
+    as a whole or not at all. If it replaces a file, it is never kept before the data that the renamed file had then, if
+    that one is new (option ``auto_da_alloc`` of ext4); a file that is renamed to a new name may be empty.
+    ``ext4``: as it is with ``data=ordered`` (Linux kernel documentation, "ext4 General Information"). It has one
+    journal, so each flush also keeps all operations on names before the change that is flushed; otherwise as
+    ``ordered``.
     ``posix``: nothing is kept but what was flushed; a name is flushed with its folder only (POSIX, ``fsync``; Pillai
     et al., "All File Systems Are Not Created Equal", OSDI 2014). With ``torn``, a part of what was not flushed stays:
     for each file, the writes up to one that the seed chooses, and of this one a number of whole sectors of 512 bytes.

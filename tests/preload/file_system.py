@@ -10,6 +10,10 @@ the earlier ones on its names, on the files and folders it touched, on the folde
 folders that it removed. A rename that replaces a file, and becomes durable, makes durable the data that its file had at
 the rename, if the file was created since the begin, and neither flushed nor given blocks by fallocate.
 
+``ext4``: all operations are durable that came before the last change which a flush made durable. That is: of a folder,
+the last operation on a name in it; of a file, the last operation that touched it or change of its size, as above; of a
+file's data alone, only the latter. Data is kept as by ``ordered``.
+
 ``posix``: a name is durable if its folder was flushed after it changed; data, if its file was.
 """
 
@@ -125,10 +129,11 @@ class Operation:
 
 
 class Flush(NamedTuple):
-    """A flush of a file or a folder, or of all (None)."""
+    """A flush of a file or a folder, or of all (None). ``last``: the last change that it made durable, 0 if none."""
 
     when: int
     of: Node | None
+    last: int
 
 
 @dataclass(eq=False)
@@ -195,7 +200,10 @@ class Volume:
         file.edits.append(Edit(offset, data, next(self._clock), is_write))
 
     def flush(self, node: Node | None) -> None:
-        self.flushes.append(Flush(next(self._clock), node))
+        changes = [operation.when for operation in self.operations if makes_durable(node, operation)]
+        if isinstance(node, File):
+            changes.append(node.resized() or 0)
+        self.flushes.append(Flush(next(self._clock), node, max(changes, default=0)))
         files = {node} if isinstance(node, File) else set() if node else files_in(self._all_nodes())
         for file in files:
             file.flush()
@@ -203,7 +211,7 @@ class Volume:
     def flush_data(self, file: File) -> None:
         """Flush a file as fdatasync does."""
         if (resized := file.resized()) is not None:
-            self.flushes.append(Flush(resized, file))
+            self.flushes.append(Flush(resized, file, resized))
         file.flush()
 
     def flush_write(self, file: File, *, data_only: bool) -> None:
@@ -228,7 +236,7 @@ class Volume:
         if model == "posix":
             kept, changes = self._flushed(), self._kept_by_posix()
         else:
-            operations, kept = self.ordered()
+            operations, kept = self.ordered() if model == "ordered" else self.ext4()
             changes = [(done.when, name, node) for done in operations for name, node in done.names.items()]
         for folder in {name[0] for name in self._base} | {n[0] for o in self.operations for n in o.names}:
             folder.names = {}
@@ -267,11 +275,23 @@ class Volume:
                 if needed <= durable:
                     break
                 durable |= needed
-            for operation in durable - before:
-                if operation.replacing is not None:
-                    had = sum(edit.when < operation.when for edit in operation.replacing.edits)
-                    kept[operation.replacing] = max(had, kept.get(operation.replacing, 0))
+            keep_data(durable - before, kept)
         return sorted(durable, key=lambda operation: operation.when), kept
+
+    def ext4(self) -> tuple[list[Operation], dict[File, int]]:
+        """Return the operations that ``ext4`` makes durable, and for each file how many of its edits."""
+        last = max((flush.last for flush in self.flushes), default=0)
+        durable, kept = [operation for operation in self.operations if operation.when <= last], self._flushed()
+        keep_data(durable, kept)
+        return durable, kept
+
+
+def keep_data(durable: Iterable[Operation], kept: dict[File, int]) -> None:
+    """Raise the number of durable edits of each file that replaced another one, to those before that operation."""
+    for operation in durable:
+        if operation.replacing is not None:
+            had = sum(edit.when < operation.when for edit in operation.replacing.edits)
+            kept[operation.replacing] = max(had, kept.get(operation.replacing, 0))
 
 
 def makes_durable(flushed: Node | None, operation: Operation) -> bool:

@@ -1,11 +1,12 @@
-"""Compare what ext4 itself keeps after a cut with what the second model says of ``ordered``, on drawn sequences.
+"""Compare what ext4 itself keeps after a cut with what the second model says of ``ext4``, on drawn sequences.
 
 python -m tests.preload.on_ext4 --cases 1000 [--first 0] [--folder /dev/shm]
 
 Each case is played on a new ext4 in a file, without the library. Then a copy of that file is mounted, as after a cut:
-its journal is played back. ext4 may keep more than the model, as a commit of its journal holds all earlier operations
-on names, but it must keep what the model keeps. It needs root, loop devices and ``mkfs.ext4``, so it is no test.
-Sources: the kernel's documentation of ext4 (``data=ordered``, ``auto_da_alloc``) and of its journal.
+its journal is played back. ext4 must keep all operations on names that the model keeps, and it may keep later ones: a
+commit of its journal also holds those between the change that is flushed and the flush. It needs root, loop devices
+and ``mkfs.ext4``, so it is no test. Sources: the kernel's documentation of ext4 (``data=ordered``, ``auto_da_alloc``)
+and of its journal.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 from rabbitmq_resilience.sut.preload.library import BUILDS
 from tests.preload.file_system import File, Folder, Name, Node, Volume, folders_in, replay
@@ -29,8 +31,9 @@ from tests.preload.programs import built_for_tests
 from tests.preload.sequences import MORE_CALLS_FROM, Seen, drawn, on_disk, play_and_foretell, with_files
 
 _IMAGE_BYTES = 16 * 1024 * 1024
-#: No commit of the journal but those that the case asks for.
-_OPTIONS = "loop,noatime,data=ordered,commit=300"
+#: No commit of the journal but those that the case asks for. By default (``dioread_nolock``) a rename that replaces a
+#: file may be committed some milliseconds before its data, which is zeros after a cut then.
+_OPTIONS = "loop,noatime,data=ordered,dioread_lock,commit=300"
 
 
 @contextmanager
@@ -99,8 +102,15 @@ def fits(names: Mapping[str, Node], seen: Seen, kept: Mapping[File, int]) -> boo
     return names.keys() == seen.keys() and all(is_shown(node, seen[path], kept) for path, node in names.items())
 
 
-def differences(operations: Path, case: int, folder: Path, *, fresh: Path) -> list[str]:
-    """Play a case on a copy of the new file system; return what ext4 has not kept."""
+class Compared(NamedTuple):
+    """What ext4 has not kept, and whether it has kept later operations than the model."""
+
+    wrong: list[str]
+    kept_more: bool = False
+
+
+def compared(operations: Path, case: int, folder: Path, *, fresh: Path) -> Compared:
+    """Play a case on a copy of the new file system, and compare it with the model."""
     random_ = random.Random(case)  # noqa: S311 - cases must be the same again
     image, copy = folder / "image", folder / "copy"
     image.write_bytes(fresh.read_bytes())
@@ -112,23 +122,25 @@ def differences(operations: Path, case: int, folder: Path, *, fresh: Path) -> li
         asked = drawn(random_, volume, more_calls=case >= MORE_CALLS_FROM)
         lines = ["syncfs" if line == "sync" else line for line in asked]  # not of the whole machine
         if wrong := play_and_foretell(partial(play, operations, root), Program(volume), lines):
-            return wrong
+            return Compared(wrong)
         if volume.flushed_in_part:
-            return []
+            return Compared([])
         copy.write_bytes(image.read_bytes())
     with mounted(copy, folder / "mounted") as root:
         seen, _ = on_disk(root)
-    durable, kept = volume.ordered()
+    durable, kept = volume.ext4()
     needed = max((operation.when for operation in durable), default=0)
     times = [0, *(operation.when for operation in volume.operations)]
-    if any(last >= needed and fits(names_after(volume, base, last), seen, kept) for last in times):
-        return []
+    may = [last for last in times if last >= needed and fits(names_after(volume, base, last), seen, kept)]
+    if may:
+        return Compared([], kept_more=min(may) > needed)
     alike = [last for last in times if names_after(volume, base, last).keys() == seen.keys()]
-    return [
+    wrong = [
         "; ".join(lines),
         f"the model keeps operations up to {needed}; ext4 has the names after one of {alike}",
         *(f"{path}: {held!r:.60}" for path, held in seen.items()),
     ]
+    return Compared(wrong)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -138,18 +150,20 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--folder", type=Path, help="where the file systems lie (the system's temporary folder)")
     asked = parser.parse_args(arguments)
     operations = built_for_tests(BUILDS).programs / "operations"
-    began_s, failed = time.monotonic(), 0
+    began_s, failed, kept_more = time.monotonic(), 0, 0
     with tempfile.TemporaryDirectory(dir=asked.folder) as name:
         folder = Path(name)
         fresh = folder / "fresh"
         fresh.write_bytes(bytes(_IMAGE_BYTES))
         subprocess.run(["mkfs.ext4", "-q", "-F", fresh], check=True)
         for case in range(asked.first, asked.first + asked.cases):
-            if wrong := differences(operations, case, folder, fresh=fresh):
+            done = compared(operations, case, folder, fresh=fresh)
+            kept_more += done.kept_more
+            if done.wrong:
                 failed += 1
-                print(f"case {case}:", *wrong, sep="\n  ", flush=True)
+                print(f"case {case}:", *done.wrong, sep="\n  ", flush=True)
     print(f"{asked.cases} sequences on ext4 of Linux {platform.release()} in {time.monotonic() - began_s:.0f} s")
-    print(f"{asked.cases - failed} passed, {failed} failed")
+    print(f"{asked.cases - failed} passed, {failed} failed; in {kept_more} ext4 kept later operations than the model")
     return 1 if failed else 0
 
 

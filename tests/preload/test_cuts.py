@@ -60,6 +60,16 @@ def test_an_example(disk: Disk) -> None:
     assert disk.cut()["files"] == 0
 
 
+@pytest.mark.parametrize(
+    ("model", "left"), [("ordered", {"flushed": 100}), ("ext4", {"created": 0, "flushed": 100}), ("posix", {})]
+)
+def test_a_flush_of_one_file_keeps_earlier_names_on_ext4_only(disk: Disk, model: str, left: dict[str, int]) -> None:
+    create = ("open 1 wc created", "write 1 0 50 1", "open 2 wc flushed", "write 2 0 100 2", "fsync 2")
+    disk.play([*create, "open 3 wc later", "fsync 2", "die"])
+    disk.cut("--model", model)
+    assert {path.name: path.stat().st_size for path in disk.root.iterdir()} == left
+
+
 def test_no_lock_of_a_killed_process_is_waited_for_although_its_number_is_in_use(disk: Disk) -> None:
     """As in a container, where the threads of each process have the same numbers again."""
     disk.play(["open 1 wc kept", "write 1 0 10 1", "fsync 1", "die"])

@@ -75,6 +75,8 @@ int change_begin(struct change *change, int fd, enum change_kind kind, int64_t o
             return 1;
     } else
         change->began_ns = clock_ns();
+    if (change->flushes)
+        change->settled = names_settled();
     if (log_lock(change->inode) != 0)
         return 0;
     while ((change->log = log_open(change->inode)) < 0) {
@@ -124,7 +126,7 @@ long change_end(struct change *change, long result)
     }
     log_unlock(change->inode);
     if (flushed)
-        log_file_flush(change->inode, &mark, change->data_only);
+        log_file_flush(change->inode, &mark, change->settled, change->data_only);
     if (change->counted)
         count_call(ON_WRITE, change->began_ns, 0, result > 0 ? (uint64_t)result : 0);
     if (change->flushes)

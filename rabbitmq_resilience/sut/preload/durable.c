@@ -3,19 +3,25 @@
  * `posix`: an entry's change is durable if its folder was flushed by a call that began after it (POSIX.1-2017, fsync:
  * only what is flushed is kept; the name of a file is data of its folder, as the manual page fsync(2) says).
  *
- * `ordered`: as ext4 with data=ordered, where one transaction holds a whole rename, and commits in order what depends
- * on each other (Documentation/filesystems/ext4; Pillai and others, "All File Systems Are Not Created Equal", OSDI
- * 2014). A flush makes durable: of a folder, the earlier operations on names in it; of a file, the earlier operations
- * that touched the file. To touch is to create, link, move, remove or replace. A flush of data alone (fdatasync,
- * O_DSYNC) does so for those before the last change of the file's size, if its size is another one than at its last
- * flush: ext4 commits its journal for the size, not for the name. A durable operation needs the earlier ones
+ * `ext4`: the journal is one sequence of transactions, and a flush commits the one that holds the last change of what
+ * is flushed (fs/ext4/fsync.c; i_sync_tid, i_datasync_tid). So all operations before that change are durable. It is: of
+ * a folder, the last operation on a name in it; of a file, the last operation that touched it, and the last change of
+ * its size, if that is another one than at the last flush; of its data alone (fdatasync, O_DSYNC), only the latter. A
+ * write that leaves the size may change nothing that is in the journal: also the time of the last change has steps.
+ *
+ * `ordered`: a flush makes durable only what was asked for, and what that depends on, as a file system with a journal
+ * of single files may do (Pillai and others, "All File Systems Are Not Created Equal", OSDI 2014). Of a folder, these
+ * are the earlier operations on names in it; of a file, the earlier operations that touched it, and of its data alone,
+ * those before the change of its size. To touch is to create, link, move, remove or replace. A durable operation needs
+ * the earlier ones
  *   - on the same entries,
  *   - that touched the files or folders that it touches,
  *   - that touched the folders of its entries,
  *   - on names in a folder that it removes or replaces.
- * A rename that replaces a file lets the data that a new file had then be written first (ext4, option auto_da_alloc),
- * so that this data is durable with it. A file is new until it is flushed or given blocks: ext4 writes only if a block
- * is still to be allocated. Under a new name, and what is written later, needs a flush of its own. */
+ *
+ * In the last two, a rename that replaces a file lets the data that a new file had then be written first (ext4, option
+ * auto_da_alloc), so that this data is durable with it. A file is new until it is flushed or given blocks: ext4 writes
+ * only if a block is still to be allocated. Under a new name, and what is written later, needs a flush of its own. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +31,16 @@
 struct name_change *changes;
 struct operation *operations;
 int changes_count, operations_count;
+const char *const model_names[MODELS] = {[ORDERED] = "ordered", [EXT4] = "ext4", [POSIX] = "posix"};
+
+/* What flushes of folders, and of all, commit; those of files are in control->committed. */
+static uint64_t committed;
+
+static void commit(uint64_t number)
+{
+    if (committed < number)
+        committed = number;
+}
 
 int operation_begin(const struct name_record *record)
 {
@@ -92,9 +108,6 @@ static void make_durable(int wanted)
     want(wanted);
     while (waiting_count) {
         const struct operation *operation = &operations[waiting[--waiting_count]];
-        struct node *file = &nodes[operation->nodes[0]];
-        if (operation->keeps_data && file->flushed < operation->number)
-            file->flushed = operation->number;
         for (int slot = 0; slot < 2; slot++) {
             int change = operation->changes[slot];
             want(operation->previous_touch[slot]);
@@ -114,8 +127,10 @@ void flush_folder(int folder, uint64_t number)
     uint64_t before = nodes[folder].synced;
     for (int at = nodes[folder].last_inside; at != NONE && operations[at].number >= before;
          at = previous_inside(at, folder))
-        if (operations[at].number < number)
+        if (operations[at].number < number) {
             make_durable(at);
+            commit(operations[at].number + 1);
+        }
     if (before < number)
         nodes[folder].synced = number;
 }
@@ -137,12 +152,27 @@ void flush_all(uint64_t number)
     for (int node = 0; node < nodes_count; node++)
         if (nodes[node].is_folder && nodes[node].synced < number)
             nodes[node].synced = number;
+    commit(number);
+}
+
+/* Decide which operations are durable as a whole, and which files keep the data that they had at one. */
+static void keep_operations(enum model model)
+{
+    commit(atomic_load(&control->committed));
+    for (int at = 0; at < operations_count; at++) {
+        struct operation *operation = &operations[at];
+        struct node *file = &nodes[operation->nodes[0]];
+        if (model == EXT4)
+            operation->durable = operation->number < committed;
+        if (operation->durable && operation->keeps_data && file->flushed < operation->number)
+            file->flushed = operation->number;
+    }
 }
 
 static int is_durable(const struct name_change *change, enum model model)
 {
     const struct operation *operation = &operations[change->operation];
-    return model == ORDERED ? operation->durable : operation->number < nodes[entries[change->entry].folder].synced;
+    return model == POSIX ? operation->number < nodes[entries[change->entry].folder].synced : operation->durable;
 }
 
 /* Return whether a folder can be reached from "/" after the cut. */
@@ -161,6 +191,8 @@ void tree_keep(enum model model)
     int *newest = calloc((size_t)nodes_count, sizeof *newest);
     if (!newest)
         fail("there is not enough memory");
+    if (model != POSIX)
+        keep_operations(model);
     for (int at = 0; at < entries_count; at++) {
         struct entry *entry = &entries[at];
         int change = entry->last_change;

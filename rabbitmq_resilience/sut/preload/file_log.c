@@ -206,22 +206,22 @@ int log_mark_end(uint64_t inode, uint64_t size, struct log_mark *mark)
     raw(SYS_pread64, log, &head, sizeof head, 0);
     *mark = (struct log_mark){.number = next_number(), .cuts = head.cuts, .end = size_of(log), .named = head.named,
                               .pending_names = head.named > head.named_flushed, .first = UINT64_MAX};
-    uint64_t since = atomic_load(&control->all_flushed), flushed_size = size, before = size, next;
+    uint64_t since = atomic_load(&control->all_flushed), flushed_size = size, before = size, changed = 0, next;
     for (uint64_t at = sizeof head; (next = log_next(log, mark->end, at, &record)); at = next) {
         if (record.number < since)
             continue;
-        if (!mark->changed)
+        if (!changed)
             flushed_size = record.old_size;
         else if (record.old_size != before)
-            mark->resized = mark->changed;
+            mark->resized = changed;
         if (record.kind == CHANGE_WRITE && record.offset < mark->first)
             mark->first = record.offset;
         if (record.kind == CHANGE_WRITE && record.offset + record.length > mark->last)
             mark->last = record.offset + record.length;
-        before = record.old_size, mark->changed = record.number;
+        before = record.old_size, changed = record.number;
     }
     if (before != size)
-        mark->resized = mark->changed;
+        mark->resized = changed;
     if (flushed_size == size)
         mark->resized = 0;
     raw(SYS_close, log);

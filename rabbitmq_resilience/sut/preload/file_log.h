@@ -31,8 +31,7 @@ struct change_record {
 /* A file's records at the beginning of a flush, and the number of that moment. */
 struct log_mark {
     uint64_t number, cuts, end, named;
-    uint64_t changed;     /* the last change that is not flushed, 0 if there is none */
-    uint64_t resized;     /* the last one of the size, 0 if that is as it was at the last flush */
+    uint64_t resized;     /* the last change of the size, 0 if that is as it was at the last flush */
     uint64_t first, last; /* the writes that are not flushed lie between these places */
     int pending_names;
 };

@@ -5,8 +5,20 @@
 #include "library.h"
 #include "raw_calls.h"
 
-void log_file_flush(uint64_t inode, const struct log_mark *mark, int data_only)
+/* Commit the journal of ext4: it then holds all operations on names with a lower number. */
+static void commit(uint64_t number)
 {
+    uint64_t before = atomic_load(&control->committed);
+    while (before < number && !atomic_compare_exchange_weak(&control->committed, &before, number))
+        ;
+}
+
+void log_file_flush(uint64_t inode, const struct log_mark *mark, uint64_t settled, int data_only)
+{
+    uint64_t changed = data_only ? 0 : mark->named + 1;
+    if (changed < mark->resized)
+        changed = mark->resized;
+    commit(changed < settled ? changed : settled);
     struct name_record record = {.kind = FLUSH_FILE, .state = DONE, .inode = inode};
     record.number = data_only ? mark->resized : mark->number;
     if (!mark->pending_names || !record.number || names_lock() != 0)
@@ -24,6 +36,7 @@ static long flush_file(long number, int fd, uint64_t inode)
 {
     struct log_mark mark;
     struct stat status;
+    uint64_t settled = names_settled();
     if (log_lock(inode) != 0)
         return raw(number, fd);
     int marked = raw_fstat(fd, &status) == 0 && log_mark_end(inode, (uint64_t)status.st_size, &mark) == 0;
@@ -33,7 +46,7 @@ static long flush_file(long number, int fd, uint64_t inode)
         return result;
     log_flushed(inode, &mark);
     log_unlock(inode);
-    log_file_flush(inode, &mark, number == SYS_fdatasync);
+    log_file_flush(inode, &mark, settled, number == SYS_fdatasync);
     return result;
 }
 
@@ -41,12 +54,9 @@ static long flush_folder(long number, int fd)
 {
     struct stat status, there;
     struct place place;
-    if (names_lock() != 0)
-        return raw(number, fd);
-    struct name_record record = {.kind = FLUSH_FOLDER, .state = DONE, .number = next_number()};
-    names_unlock();
+    struct name_record record = {.kind = FLUSH_FOLDER, .state = DONE, .number = names_settled()};
     long result = raw(number, fd);
-    if (result < 0 || atomic_load(&control->last_name) == 0 || names_lock() != 0)
+    if (result < 0 || !record.number || atomic_load(&control->last_name) == 0 || names_lock() != 0)
         return result;
     memset(&place, 0, sizeof place);
     /* A folder that was removed in the meantime has no path, and nothing in it can be kept. */

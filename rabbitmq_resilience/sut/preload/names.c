@@ -32,6 +32,15 @@ void names_unlock(void)
     lock_leave(&control->names);
 }
 
+uint64_t names_settled(void)
+{
+    if (names_lock() != 0)
+        return 0;
+    uint64_t number = next_number();
+    names_unlock();
+    return number;
+}
+
 int place_path(char path[PATH_MAX], const struct place *place)
 {
     size_t folder = strlen(place->folder), name = strlen(place->name);

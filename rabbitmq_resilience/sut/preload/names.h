@@ -45,6 +45,8 @@ struct name_record {
 /* Take the lock of names, and complete what a killed process left. Return 0, or -1 if this thread has it. */
 int names_lock(void);
 void names_unlock(void);
+/* Return a number below which each operation on names has ended, or 0 if this thread has the lock. */
+uint64_t names_settled(void);
 /* Write the path of a place. Return 0, or -1 if it is too long. */
 int place_path(char path[PATH_MAX], const struct place *place);
 /* Append a record with up to two places; it is completed unless its state is BEGUN. Return 0 or a negative error. */

@@ -91,8 +91,7 @@ int is_followed_locked(int fd, const struct stat *status)
         return 0; /* it has lost its names since the log began, and cannot come back */
     struct name_record record = {
         .kind = NAME_SEEN, .state = DONE, .number = next_number(), .inode = status->st_ino};
-    if (names_append(&record, &place, NULL) == 0
-        && log_make(status->st_ino, atomic_load(&control->last_name), 0) == 0)
+    if (names_append(&record, &place, NULL) == 0 && log_make(status->st_ino, 0, 0) == 0)
         return 1;
     count_not_followed(NF_UNLOGGED);
     return 0;

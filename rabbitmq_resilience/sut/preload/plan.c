@@ -117,12 +117,12 @@ static uint64_t hash(const char *text)
 }
 
 /* Write the step for one file's data. Return the bytes that it takes away. */
-static uint64_t undo_file(FILE *plan, int index, enum model model, int torn, uint64_t seed)
+static uint64_t undo_file(FILE *plan, int index, int torn, uint64_t seed)
 {
     char path[PATH_MAX] = "";
     struct node *node = &nodes[index];
     struct undo undo = {.inode = node->inode, .since = atomic_load(&control->all_flushed)};
-    if (model == ORDERED && node->flushed > undo.since)
+    if (node->flushed > undo.since)
         undo.since = node->flushed;
     int any;
     if (torn && node->kept != NONE && entry_path(node->kept, 1, path))
@@ -144,7 +144,7 @@ static uint64_t undo_file(FILE *plan, int index, enum model model, int torn, uin
     return bytes;
 }
 
-static uint64_t undo_files(FILE *plan, enum model model, int torn, uint64_t seed)
+static uint64_t undo_files(FILE *plan, int torn, uint64_t seed)
 {
     char path[STATE_PATH_BYTES], *end;
     uint64_t bytes = 0;
@@ -156,7 +156,7 @@ static uint64_t undo_files(FILE *plan, enum model model, int torn, uint64_t seed
         uint64_t inode = strtoull(file->d_name, &end, 10);
         int node = *end ? NONE : file_node(inode);
         if (node != NONE)
-            bytes += undo_file(plan, node, model, torn, seed);
+            bytes += undo_file(plan, node, torn, seed);
     }
     closedir(folder);
     return bytes;
@@ -171,7 +171,7 @@ static void report(FILE *out, enum model model, int torn, uint64_t seed, uint64_
         names += entries[at].lost_names;
         files += entries[at].lost_names || entries[at].lost;
     }
-    fprintf(out, "{\"model\": \"%s\", \"torn\": ", model == ORDERED ? "ordered" : "posix");
+    fprintf(out, "{\"model\": \"%s\", \"torn\": ", model_names[model]);
     torn ? fprintf(out, "%llu", (unsigned long long)seed) : fprintf(out, "null");
     fprintf(out, ", \"files\": %d, \"bytes\": %llu, \"names\": %llu, \"not_found\": [", files,
             (unsigned long long)bytes, (unsigned long long)names);
@@ -205,7 +205,7 @@ void plan_cut(enum model model, int torn, uint64_t seed)
         fail("%s cannot be written: %s", made, strerror(errno));
     tree_read();
     tree_keep(model);
-    uint64_t bytes = undo_files(plan, model, torn, seed);
+    uint64_t bytes = undo_files(plan, torn, seed);
     for (int at = 0; at < entries_count; at++) {
         int node = entries[at].kept;
         if (entries[at].current != node && node != NONE && !nodes[node].is_folder && entry_path(at, 1, path)

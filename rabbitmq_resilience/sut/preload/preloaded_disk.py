@@ -22,7 +22,7 @@ from rabbitmq_resilience.sut.preload.library import DiskFaultsBuild, find_build
 from rabbitmq_resilience.tools.waiting import WaitTimeout, wait_until
 
 #: What survives a power cut, see ``nemesis.power_cut``.
-FileSystem = Literal["ordered", "posix"]
+FileSystem = Literal["ordered", "ext4", "posix"]
 Call = Literal["write", "flush", "both"]
 
 _ANSWERS_WITHIN_S = 60.0

@@ -5,7 +5,7 @@
  *   disk-faults set STATE errors --errno EIO|ENOSPC --on write|flush|both [--one-in N] [--files GLOB]
  *   disk-faults clear STATE
  *   disk-faults show STATE
- *   disk-faults cut STATE [--model ordered|posix] [--torn SEED]
+ *   disk-faults cut STATE [--model ordered|ext4|posix] [--torn SEED]
  *   disk-faults settle STATE
  */
 #define _GNU_SOURCE
@@ -29,7 +29,7 @@ static const char *const usage =
     "usage: disk-faults prepare|clear|show|settle STATE\n"
     "       disk-faults set STATE slow [--write-ms N] [--flush-ms N]\n"
     "       disk-faults set STATE errors --errno EIO|ENOSPC --on write|flush|both [--one-in N] [--files GLOB]\n"
-    "       disk-faults cut STATE [--model ordered|posix] [--torn SEED]\n";
+    "       disk-faults cut STATE [--model ordered|ext4|posix] [--torn SEED]\n";
 
 void fail(const char *format, ...)
 {
@@ -199,8 +199,11 @@ static void cut(int count, char **words)
     const char *named = option(count, words, "--model"), *torn = option(count, words, "--torn");
     char *end = NULL;
     uint64_t seed = torn ? strtoull(torn, &end, 10) : 0;
-    if (named && strcmp(named, "ordered") && strcmp(named, "posix"))
-        fail("--model is %s, and must be ordered or posix", named);
+    enum model model = ORDERED;
+    while (named && model < MODELS && strcmp(named, model_names[model]))
+        model++;
+    if (model == MODELS)
+        fail("--model is %s, and must be ordered, ext4 or posix", named);
     if (torn && (!*torn || *torn == '-' || *end))
         fail("--torn is %s, and must be a whole number", torn);
     state_path(path, "alive");
@@ -216,7 +219,7 @@ static void cut(int count, char **words)
         for (int stripe = 0; stripe < STRIPES; stripe++)
             atomic_store(&control->stripes[stripe].word, 0);
         names_recover();
-        plan_cut(named && !strcmp(named, "posix") ? POSIX : ORDERED, torn != NULL, seed);
+        plan_cut(model, torn != NULL, seed);
     }
     do_cut();
 }

@@ -9,7 +9,8 @@
 
 #include "names.h"
 
-enum model { ORDERED, POSIX };
+enum model { ORDERED, EXT4, POSIX, MODELS };
+extern const char *const model_names[MODELS];
 
 #define NONE (-1)
 
@@ -20,7 +21,7 @@ struct node {
     int last_touch;               /* the last operation that created, moved, linked or removed it */
     int last_inside;              /* of a folder: the last operation on a name in it */
     uint64_t synced;              /* of a folder: its names with a lower number were flushed */
-    uint64_t flushed;             /* of a file: data with a lower number is durable by a rename that replaced (ordered) */
+    uint64_t flushed;             /* of a file: data with a lower number is durable by a rename that replaced another one */
     int current, kept;            /* an entry that leads to it now, and after the cut */
     int looked_at;
 };
