@@ -2,7 +2,7 @@
 
 python -m tests.preload.compared --cases 10000 --processes 2 [--first 100000] [--folder /dev/shm]
 
-Cases from 100,000 on draw from more calls.
+Cases from 100,000 on draw from more calls, those from 300,000 on also the model ``ext4``.
 """
 
 from __future__ import annotations

@@ -28,6 +28,8 @@ KILLED = -signal.SIGKILL
 _PLAYED_WITHIN_S = 120
 #: Cases with this number or a higher one draw from all calls; the others are those that found the first faults.
 MORE_CALLS_FROM = 100_000
+#: Cases from here on also draw the model ``ext4``.
+EXT4_FROM = 300_000
 #: What ``operations.c`` can also do by the number of the call.
 BY_NUMBER = {"open", "truncate", "rename", "link", "symlink", "unlink", "rmdir", "mkdir", "fsync"}
 
@@ -254,9 +256,10 @@ def compare(built: Built, case: int, folder: Path, *, interrupted: bool = False)
     root.mkdir(parents=True)
     built.call("prepare", state)
     volume = with_files(random_, root, seed=case)
+    models = ("ordered", "ext4", "posix") if case >= EXT4_FROM else ("ordered", "posix")
     wrong: list[str] = []
     for _ in range(2):
-        model, torn = random_.choice(("ordered", "ext4", "posix")), random_.random() < 0.3
+        model, torn = random_.choice(models), random_.random() < 0.3
         disk = Disk(built, root, state)
         wrong += _round(disk, random_, volume, options=Cut(model, torn, interrupted, case >= MORE_CALLS_FROM))
         if wrong or volume.flushed_in_part:

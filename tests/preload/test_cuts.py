@@ -13,10 +13,10 @@ import pytest
 
 from rabbitmq_resilience.sut.preload.preloaded_disk import PreloadedDisk
 from tests.preload.program_model import content
-from tests.preload.sequences import MORE_CALLS_FROM, Built, Disk, compare
+from tests.preload.sequences import EXT4_FROM, MORE_CALLS_FROM, Built, Disk, compare
 
 #: Cases that have shown a fault of the library.
-FOUND = [1728, 1827, 30801]
+FOUND = [1728, 1827, 30801, 304578]
 
 
 @pytest.mark.parametrize("case", FOUND)
@@ -24,7 +24,9 @@ def test_cases_that_have_shown_a_fault(built: Built, case: int, tmp_path: Path) 
     assert compare(built, case, tmp_path) == []
 
 
-@pytest.mark.parametrize("first", [*range(0, 40, 4), *range(MORE_CALLS_FROM, MORE_CALLS_FROM + 20, 4)])
+@pytest.mark.parametrize(
+    "first", [begin + case for begin in (0, MORE_CALLS_FROM, EXT4_FROM) for case in range(0, 20, 4)]
+)
 def test_drawn_sequences_leave_what_the_model_says(built: Built, first: int, tmp_path: Path) -> None:
     assert [wrong for case in range(first, first + 4) for wrong in compare(built, case, tmp_path)] == []
 

@@ -128,13 +128,15 @@ int log_make(uint64_t inode, uint64_t named, uint64_t created)
     return done == sizeof head ? (int)moved : -ENOSPC;
 }
 
-int log_named(uint64_t inode, uint64_t number)
+int log_named(uint64_t inode, uint64_t number, uint64_t *before)
 {
+    *before = 0;
     long log = log_open(inode);
     if (log == -ENOENT)
         return log_make(inode, number, 0);
     if (log < 0)
         return (int)log;
+    raw(SYS_pread64, log, before, sizeof *before, offsetof(struct log_head, named));
     raw(SYS_pwrite64, log, &number, sizeof number, offsetof(struct log_head, named));
     raw(SYS_close, log);
     return 0;

@@ -48,8 +48,9 @@ int log_make(uint64_t inode, uint64_t named, uint64_t created);
 int log_is_new(uint64_t inode);
 /* Note that the file was given blocks. */
 void log_allocated(long log);
-/* Note an operation on a name of the file; its log is made if there is none. */
-int log_named(uint64_t inode, uint64_t number);
+/* Note an operation on a name of the file; its log is made if there is none. `before` gets the number of the former
+ * operation, 0 if there was none. */
+int log_named(uint64_t inode, uint64_t number, uint64_t *before);
 /* Append a record, and copy its old bytes from the readable file `from`. Return its place, or a negative error. */
 long log_append(long log, const struct change_record *record, int from);
 /* Correct the record at `place` after a short write, or remove it if nothing was written. */

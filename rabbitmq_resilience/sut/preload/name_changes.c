@@ -47,13 +47,16 @@ static int begin(struct name_record *record, const struct place *first, const st
     return 0;
 }
 
-static void note_named(const struct stat *status, uint64_t number)
+/* Note an operation on a name of a file before it is done; if it fails, the number that is returned is noted again. */
+static uint64_t note_named(const struct stat *status, uint64_t number)
 {
+    uint64_t before = 0;
     if (S_ISREG(status->st_mode) && log_lock(status->st_ino) == 0) {
-        if (log_named(status->st_ino, number) != 0)
+        if (log_named(status->st_ino, number, &before) != 0)
             count_not_followed(NF_UNLOGGED);
         log_unlock(status->st_ino);
     }
+    return before;
 }
 
 static int is_new(const struct stat *status)
@@ -201,13 +204,16 @@ long follow_link(int from_fd, const char *from, int to_fd, const char *to, int f
             count_not_followed(flags && arrives ? NF_TMPFILE : NF_ACROSS);
         return result;
     }
-    int begun = 0;
-    if (raw_lstat(full, &status) == 0) {
+    int begun = 0, known = raw_lstat(full, &status) == 0;
+    uint64_t before = 0;
+    if (known) {
         struct name_record record = {.kind = NAME_LINK, .inode = status.st_ino, .is = attributes_of(&status)};
         begun = begin(&record, &place, &source);
-        note_named(&status, record.number);
+        before = note_named(&status, record.number);
     }
     long result = raw(SYS_linkat, from_fd, from, to_fd, to, flags);
+    if (known && result < 0)
+        note_named(&status, before);
     if (begun)
         names_complete(result < 0 ? VOID : DONE, 0);
     names_unlock();
@@ -222,16 +228,20 @@ long follow_unlink(int folder_fd, const char *path, int flags)
     if (!control || !place_of(folder_fd, path, &place) || place_path(full, &place) != 0 || names_lock() != 0)
         return raw(SYS_unlinkat, folder_fd, path, flags);
     int begun = 0, held = 0;
-    if (raw_lstat(full, &status) == 0 && !!S_ISDIR(status.st_mode) == !!(flags & AT_REMOVEDIR)) {
+    uint64_t before = 0;
+    int known = raw_lstat(full, &status) == 0 && !!S_ISDIR(status.st_mode) == !!(flags & AT_REMOVEDIR);
+    if (known) {
         struct name_record record = {.kind = NAME_UNLINK, .inode = status.st_ino, .is = attributes_of(&status)};
         if (flags & AT_REMOVEDIR)
             record.kind = NAME_RMDIR;
         else
             held = hold(full, status.st_ino);
         begun = begin(&record, &place, NULL);
-        note_named(&status, record.number);
+        before = note_named(&status, record.number);
     }
     long result = raw(SYS_unlinkat, folder_fd, path, flags);
+    if (known && result < 0)
+        note_named(&status, before);
     if (begun)
         names_complete(result < 0 ? VOID : DONE, 0);
     if (held && result < 0)
@@ -260,7 +270,9 @@ long follow_rename(int from_fd, const char *from, int to_fd, const char *to, uns
     if (!within || names_lock() != 0)
         return raw(SYS_renameat2, from_fd, from, to_fd, to, flags);
     int begun = 0, held = 0, replaces = raw_lstat(new_path, &replaced) == 0;
-    if (raw_lstat(old_path, &status) == 0 && status.st_ino != replaced.st_ino) { /* of one file: nothing changes */
+    uint64_t before = 0, replaced_before = 0;
+    int changes = raw_lstat(old_path, &status) == 0 && status.st_ino != replaced.st_ino; /* of one file: nothing does */
+    if (changes) {
         struct name_record record = {.kind = NAME_RENAME, .inode = status.st_ino, .is = attributes_of(&status)};
         if (replaces) {
             record.replaced = replaced.st_ino;
@@ -270,11 +282,16 @@ long follow_rename(int from_fd, const char *from, int to_fd, const char *to, uns
                 held = hold(new_path, replaced.st_ino);
         }
         begun = begin(&record, &source, &place);
-        note_named(&status, record.number);
+        before = note_named(&status, record.number);
         if (replaces)
-            note_named(&replaced, record.number);
+            replaced_before = note_named(&replaced, record.number);
     }
     long result = raw(SYS_renameat2, from_fd, from, to_fd, to, flags);
+    if (changes && result < 0) {
+        note_named(&status, before);
+        if (replaces)
+            note_named(&replaced, replaced_before);
+    }
     if (begun)
         names_complete(result < 0 ? VOID : DONE, 0);
     if (held && result < 0)
