@@ -109,8 +109,8 @@ QUEUES_NOT_FLUSHED = Expectation(
     documentation=MNESIA_NOT_FLUSHED.documentation,
 )
 
-#: Entries of a quorum queue's log have checksums. A node that finds one wrong in its write-ahead log does not start. A
-#: member that finds one wrong in a segment stayed away on 4.0.5, and came back on 4.3.6.
+#: Entries of a quorum queue's log have checksums. A node that finds one wrong in its write-ahead log, or an entry of no
+#: member, does not start. A member that finds a checksum wrong in a segment stayed away on 4.0.5, and came back on 4.3.6.
 DAMAGE_IS_NOTICED = partial(
     Expectation,
     broker=">=4.0",
@@ -125,9 +125,9 @@ SEGMENT_IS_NOTICED = DAMAGE_IS_NOTICED(
     "read.",
 )
 LOG_IS_NOTICED = DAMAGE_IS_NOTICED(
-    log="record failed CRC check during recovery",
+    log="failed_to_start_child,ra_log_wal,",
     documentation="rabbitmq/ra, ra_log_wal.erl, 2.14 to 3.1: a log with an entry that differs from its "
-    "checksum is not recovered.",
+    "checksum, or names no writer, is not recovered.",
 )
 
 
