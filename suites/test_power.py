@@ -110,7 +110,7 @@ QUEUES_NOT_FLUSHED = Expectation(
 )
 
 #: Entries of a quorum queue's log have checksums. A node that finds one wrong in its write-ahead log, or an entry of no
-#: member, does not start. A member that finds a checksum wrong in a segment stayed away on 4.0.5, and came back on 4.3.6.
+#: member, does not start. A member that finds one wrong in a segment stayed away on 4.0.5, and came back on 4.3.6.
 DAMAGE_IS_NOTICED = partial(
     Expectation,
     broker=">=4.0",

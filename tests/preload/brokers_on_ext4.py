@@ -42,6 +42,7 @@ _VHOST = "on_ext4"
 #: FS_IOC_SHUTDOWN, without flushing the journal first (linux/fs.h and fs/ext4/ext4.h).
 _SHUTDOWN = 0x8004587D
 _WITHOUT_JOURNAL = 2
+_CANARY = b"x" * 5000
 
 
 def connected(cluster: LocalCluster) -> pika.BlockingConnection:
@@ -106,6 +107,11 @@ def cut(cluster: LocalCluster, image: Path, copy: Path, mounted: Path) -> None:
     subprocess.run(["mount", "-o", "loop", copy, mounted], check=True)
 
 
+def is_there(canary: Path) -> bool:
+    """Return whether the content of a file is on the disk."""
+    return canary.exists() and canary.read_bytes() == _CANARY
+
+
 def play(home: Path | None, queue_type: str, for_s: float, folder: Path) -> str:
     image, copy, mounted = folder / "image", folder / "copy", folder / "mounted"
     mounted.mkdir()
@@ -122,18 +128,24 @@ def play(home: Path | None, queue_type: str, for_s: float, folder: Path) -> str:
             os.sync()
             workload = Workload(queue_type=queue_type, queues=3, publishers=3, consumers=3, rate_per_s=100)
             queues = [*declare(cluster, workload, vhost=_VHOST)]
+            early, late = mounted / "early", mounted / "late"
+            early.write_bytes(_CANARY)
             confirmed = confirm(cluster, queues, for_s=for_s)
-            canary = mounted / "canary"
-            canary.write_bytes(bytes(5000))
+            late.write_bytes(_CANARY)
             cut(cluster, image, copy, mounted)
-            if canary.exists() and canary.stat().st_size:
+            if is_there(late):
                 raise SystemExit("the cut took nothing: what was written just before it is there")
+            written_back = is_there(early)
             for node in cluster.topology.node_names:
                 cluster.start(node)
             left = left_in(cluster, queues)
     finally:
         subprocess.run(["umount", "--lazy", mounted], check=True)
-    return f"RabbitMQ {broker.version}, {queue_type}, {for_s:g} s: confirmed {confirmed}, left {left}"
+    what = "written back" if written_back else "in memory only"
+    return (
+        f"RabbitMQ {broker.version}, {queue_type}, {for_s:g} s: confirmed {confirmed}, left {left}; "
+        f"what was written as the first message was sent was {what}"
+    )
 
 
 def main(arguments: Sequence[str]) -> int:
