@@ -56,6 +56,7 @@ class Recovery(InvariantSpec):
     for less than 2 s at the end; its queues were ill in the last sample alone; or, since the cluster was whole and had
     to be, its nodes were not observed for 6 s or its queues for 10 s. Gaps before the last fault was healed do not
     matter. If the nodes were not observed for 6 s after it, nothing is INVALID, as this machine may have stood still.
+    If no broker listed queues after it, and a node was not up in the last observation, the queues count as not listed.
     Exclusive queues go with their consumers, so runs with them are observed until the drain begins.
     """
 
@@ -81,8 +82,10 @@ class Recovery(InvariantSpec):
         # a sample without all nodes can show what is ill, but not that nothing is
         nodes = [(t, ill) for t, states in looks if (ill := ill_nodes(states)) or states.keys() >= known]
         samples = [e for e in facts.of_kind(SampleEvent) if start_us <= e.t_us < end_us]
-        if not nodes or not samples:
+        if not nodes or not (samples or nodes[-1][1]):
             return Finding(Verdict.UNKNOWN, "nodes or queues were not observed after the last fault was healed")
+        if not samples:  # no broker could list queues
+            samples = [SampleEvent(t_us=t, queues={}) for t, _ in nodes]
         queues, slow = _of_queues(facts.queues, samples)
         splits = [(e.t_us, ill_partitions(e.partitions)) for e in samples]
         begun_us = min(start_us, facts.phases.get("steady", start_us))  # a queue may have stopped before the healing

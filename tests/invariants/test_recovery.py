@@ -105,6 +105,17 @@ def test_pathological_node_never_comes_back(message: Messages) -> None:
     assert "a1 is down" in finding.summary
 
 
+def test_pathological_no_node_comes_back_to_list_queues(message: Messages) -> None:
+    away = node_states(unlike={node: [(40, 99, "paused")] for node in THREE})
+    finding = check(away, samples(end_s=40))
+    assert (finding.verdict, finding.numbers["recovered_after_s"]) == (Verdict.INVALID, None)
+    message(finding.summary)
+    assert "a1 is paused" in finding.summary
+    assert "q1 is not listed" in finding.summary
+    assert check(away, samples(end_s=40), within_s=60).verdict is Verdict.UNKNOWN
+    assert check(node_states(), samples(end_s=40)).verdict is Verdict.UNKNOWN
+
+
 def test_pathological_node_dies_at_the_very_end(message: Messages) -> None:
     finding = check(node_states(unlike={"a1": [(94.5, 99, "down")]}), samples())
     assert finding.verdict is Verdict.INVALID

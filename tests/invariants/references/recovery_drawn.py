@@ -86,7 +86,7 @@ def drawn(source: random.Random) -> Case:
     blind = []
     if source.random() < 0.25:
         what, from_s = source.choice(["nodes", "queues", *NODES]), float(source.randrange(12, 92))
-        blind.append((what, from_s, from_s + source.choice([3, 14, 20])))
+        blind.append((what, from_s, from_s + source.choice([3, 14, 20, 90])))
         planted.add("blind")
     machine: tuple[Machine, ...] = ()
     # Which broker comes last where a queue is not listed is not said.
