@@ -52,6 +52,8 @@ CUT_AT_S = 8.0
 WRITTEN_BACK_S = 8.0
 SLOW_FLUSH_MS = 1000.0
 ON_EXT4 = ", on ext4"
+#: The oldest version that the scenarios are for.
+SINCE = "3.10"
 #: File systems, whether parts of what was not flushed stay, and the title.
 OTHER_DISKS: dict[tuple[FileSystem, bool], str] = {
     ("ext4", False): f"Every node loses power{ON_EXT4}",
@@ -146,6 +148,7 @@ def without_power(
     topology: str = THREE,
     without: Sequence[str] = (),
     expect: Sequence[Expectation] = (),
+    since: str = SINCE,
     **fields: Any,
 ) -> Result:
     """Play a scenario that demands every promise, except those in ``without``. ``fields`` are those of the workload."""
@@ -169,7 +172,7 @@ def without_power(
             **dict.fromkeys([*alone, *without]),
         },
         phases=Phases.model_validate(PHASES),
-        broker=versions(load, since="3.10"),
+        broker=versions(load, since=since),
         expect=[*expect, *known_losses(queue_type, schedule, without)],
     )
     return play(scenario)
@@ -197,14 +200,17 @@ def test_power_is_cut(node: str, queue_type: str, net_ticktime_s: int, play: Pla
     without_power(play, title, queue_type, net_ticktime_s, cut, without=without)
 
 
-@EVERY_TYPE
-@pytest.mark.parametrize("file_system", ["ordered", "ext4"])
+@pytest.mark.parametrize(
+    ("file_system", "queue_type"),
+    [("ordered", "quorum"), ("ordered", "classic"), ("ordered", "mirrored"), ("ext4", "quorum"), ("ext4", "classic")],
+)
 def test_every_node_loses_power_soon_after_queues_were_declared(
     file_system: FileSystem, queue_type: str, net_ticktime_s: int, play: Play
 ) -> None:
     """Nothing was written back since the cluster was formed.
 
-    No more quorum queues are declared: in the logs, one of them would be the trace for a loss in another queue.
+    Nodes of 3.10 with a new classic queue do not start again on ext4: ``faults/incidents`` has that. No more quorum
+    queues are declared: in the logs, one of them would be the trace for a loss in another queue.
     """
     cut = PowerCut(at_s=CUT_AT_S, for_s=AWAY_S, node="all", file_system=file_system)
     title = "Every node loses power soon after queues were declared" + ON_EXT4 * (file_system == "ext4")
@@ -214,7 +220,8 @@ def test_every_node_loses_power_soon_after_queues_were_declared(
         without, more = [*without, "metadata"], {"declare_every_s": None}
         if file_system == "ordered":
             known = [CONFIGURATION_NOT_FLUSHED, *known]
-    without_power(play, title, queue_type, net_ticktime_s, cut, without=without, expect=known, **more)
+    since = "4.0" if (file_system, queue_type) == ("ext4", "classic") else SINCE
+    without_power(play, title, queue_type, net_ticktime_s, cut, without=without, expect=known, since=since, **more)
 
 
 @EVERY_TYPE
