@@ -29,14 +29,14 @@ class PowerCut(PreloadedFault, ProcessStep):
     """SIGKILL to all of the nodes at once. Then everything is taken away that was written and not flushed by fsync,
     fdatasync, O_SYNC or their like, file by file. Healing starts the nodes.
 
-    This is the worst that a power cut may do, as an operating system writes back by itself what is old: Linux after
-    about 30 s (``vm.dirty_expire_centisecs``), and ext4 commits names every 5 s (``commit``). With
+    A real power cut often takes less, as an operating system writes back by itself what is old: Linux after about 30 s
+    (``vm.dirty_expire_centisecs``), and ext4 commits names every 5 s (``commit``). With
     ``written_back_after_s``, the cut comes that long after the step begins, and all that was written before counts as
     flushed. Without it, this holds only for what brokers wrote until their cluster had formed.
 
     ``file_system`` says what happens to new, renamed and removed names. ``ordered``: a new name is kept only after a
     flush of its file or its folder; a flush by fdatasync counts only if the file's size has changed. A rename is kept
-    as a whole or not at all. If it replaces a file, it is never kept before the data that the renamed file had then, if
+    as a whole or not at all. If it replaces a file, it is not kept before the data that the renamed file had then, if
     that one is new (option ``auto_da_alloc`` of ext4); a file that is renamed to a new name may be empty.
     ``ext4``: as it is with ``data=ordered`` (Linux kernel documentation, "ext4 General Information"). It has one
     journal, so each flush also keeps all operations on names before the change that is flushed; otherwise as

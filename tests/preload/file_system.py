@@ -5,10 +5,11 @@ their order, on what there was at the begin. Which are durable follows from the 
 
 ``ordered``: the flush of a folder makes durable the earlier operations on names in it; that of a file, the earlier
 operations that touched it (created, linked, moved, removed or replaced it). A flush of data alone does so for those
-before the last change of the file's size, if its size is another one than at its last flush. A durable operation needs
+before the file first got its size, if that is another one than at its last flush. A durable operation needs
 the earlier ones on its names, on the files and folders it touched, on the folders that its names lie in, and inside
 folders that it removed. A rename that replaces a file, and becomes durable, makes durable the data that its file had at
-the rename, if the file was created since the begin, and neither flushed nor given blocks by fallocate.
+the rename, if the file was created since the begin, and neither flushed nor given blocks (by such a rename, by
+fallocate, or by a cut to nothing).
 
 ``ext4``: all operations are durable that came before the last change which a flush made durable. That is: of a folder,
 the last operation on a name in it; of a file, the last operation that touched it or change of its size, as above; of a
@@ -82,12 +83,10 @@ class File:
         self.flushed, self.is_new = len(self.edits), False
 
     def resized(self) -> int | None:
-        """Return when its size changed last, if it is another one than at the last flush."""
-        sizes = [len(replay(self.base, self.edits[:count])) for count in range(self.flushed, len(self.edits) + 1)]
-        if sizes[0] == sizes[-1]:
-            return None
-        changes = zip(self.edits[self.flushed :], itertools.pairwise(sizes), strict=True)
-        return max(edit.when for edit, (before, after) in changes if before != after)
+        """Return when it first got its size since the last flush; None if it had that then."""
+        counts = range(self.flushed, len(self.edits) + 1)
+        first = next(count for count in counts if len(replay(self.base, self.edits[:count])) == len(self.content))
+        return None if first == self.flushed else self.edits[first - 1].when
 
 
 @dataclass(eq=False)

@@ -28,7 +28,7 @@ from rabbitmq_resilience.sut.preload.library import BUILDS
 from tests.preload.file_system import File, Folder, Name, Node, Volume, folders_in, replay
 from tests.preload.program_model import Program
 from tests.preload.programs import built_for_tests
-from tests.preload.sequences import MORE_CALLS_FROM, Seen, drawn, on_disk, play_and_foretell, with_files
+from tests.preload.sequences import Seen, drawn, on_disk, play_and_foretell, with_files
 
 _IMAGE_BYTES = 16 * 1024 * 1024
 #: No commit of the journal but those that the case asks for. By default (``dioread_nolock``) a rename that replaces a
@@ -119,7 +119,7 @@ def compared(operations: Path, case: int, folder: Path, *, fresh: Path) -> Compa
         volume = with_files(random_, root, seed=case)
         subprocess.run(["sync", "-f", root], check=True)
         base = {(at, name): node for at in folders_in(volume.root) for name, node in at.names.items()}
-        asked = drawn(random_, volume, more_calls=case >= MORE_CALLS_FROM)
+        asked = drawn(random_, volume, case=case)
         lines = ["syncfs" if line == "sync" else line for line in asked]  # not of the whole machine
         if wrong := play_and_foretell(partial(play, operations, root), Program(volume), lines):
             return Compared(wrong)

@@ -38,11 +38,11 @@ class Program:
     def do_open(self, number: str, flags: str, path: str) -> None:
         self.handles.pop(int(number), None)  # an open that fails leaves no file under its number
         folder, name = self.volume.parent(path)
-        node = folder.names.get(name)
+        node, created = folder.names.get(name), None
         if node is None:
             if "c" not in flags:
                 raise RefusedError(errno.ENOENT)
-            node = File()
+            node = created = File()
             self.volume.change({(folder, name): node}, node)
         elif "x" in flags and "c" in flags:
             raise RefusedError(errno.EEXIST)
@@ -50,6 +50,8 @@ class Program:
             raise RefusedError(errno.EISDIR)
         if node.target is not None:
             raise RefusedError(errno.ENOENT)  # links of these programs lead nowhere
+        if "t" in flags and node is not created:
+            node.is_new = False
         if "t" in flags and node.content:
             self.volume.edit(node, 0, None)
         self.handles[int(number)] = Handle(node, flags)
@@ -94,6 +96,7 @@ class Program:
         self._put(self._handle(number), int(offset), data)
 
     def _resize(self, file: File, size: int) -> None:
+        file.is_new = file.is_new and size > 0
         if size != len(file.content):
             self.volume.edit(file, size, None, is_write=False)
 
@@ -114,6 +117,7 @@ class Program:
     def do_punch(self, number: str, offset: str, length: str) -> None:
         file = self._handle(number).file
         within = max(0, min(int(length), len(file.content) - int(offset)))
+        file.is_new = False
         if within:
             self.volume.edit(file, int(offset), bytes(within), is_write=False)
 
@@ -183,6 +187,8 @@ class Program:
             removed=replaced if isinstance(replaced, Folder) else None,
             replacing=moved if isinstance(moved, File) and moved.is_new and replaced is not None else None,
         )
+        if isinstance(moved, File) and replaced is not None:
+            moved.is_new = False
 
     @staticmethod
     def _inside(above: Folder, folder: Folder) -> bool:

@@ -28,8 +28,9 @@ KILLED = -signal.SIGKILL
 _PLAYED_WITHIN_S = 120
 #: Cases with this number or a higher one draw from all calls; the others are those that found the first faults.
 MORE_CALLS_FROM = 100_000
-#: Cases from here on also draw the model ``ext4``.
+#: Cases from here on also draw the model ``ext4``, and places at the border of a block.
 EXT4_FROM = 300_000
+OFFSETS, BLOCK = (0, 3, 512, 700, 2000), 4096
 #: What ``operations.c`` can also do by the number of the call.
 BY_NUMBER = {"open", "truncate", "rename", "link", "symlink", "unlink", "rmdir", "mkdir", "fsync"}
 
@@ -107,7 +108,7 @@ class Disk:
         return json.loads(self.call("cut", *options))
 
 
-def drawn(random_: random.Random, volume: Volume, *, more_calls: bool) -> list[str]:
+def drawn(random_: random.Random, volume: Volume, *, case: int) -> list[str]:
     """Draw the lines of a case for a volume, few of which fail. Those of one process end with ``die``.
 
     Few have a file that is flushed in part; it is the last then."""
@@ -115,7 +116,7 @@ def drawn(random_: random.Random, volume: Volume, *, more_calls: bool) -> list[s
     forked = 0
     scratch = Program(copy.deepcopy(volume))
     for _ in range(random_.randint(5, 90)):
-        line = _line(random_, more_calls=more_calls)
+        line = _line(random_, case)
         if line == "join" and not forked:
             continue
         if line == "die":
@@ -134,9 +135,10 @@ def drawn(random_: random.Random, volume: Volume, *, more_calls: bool) -> list[s
     return [*lines, *["join"] * forked, "die"]
 
 
-def _line(random_: random.Random, *, more_calls: bool) -> str:
+def _line(random_: random.Random, case: int) -> str:
+    more_calls, offsets = case >= MORE_CALLS_FROM, (*OFFSETS, *[BLOCK] * (case >= EXT4_FROM))
     number, other = random_.randint(1, 3), random_.randint(1, 3)
-    offset, length, seed = random_.choice((0, 3, 512, 700, 2000)), random_.choice(LENGTHS), random_.randint(1, 200)
+    offset, length, seed = random_.choice(offsets), random_.choice(LENGTHS), random_.randint(1, 200)
     file, name, to, folder = (random_.choice(names) for names in (FILES, NAMES, NAMES, FOLDERS))
     weighed = {
         f"open {number} {random_.choice(FLAGS)} {file}": 14,
@@ -261,7 +263,7 @@ def compare(built: Built, case: int, folder: Path, *, interrupted: bool = False)
     for _ in range(2):
         model, torn = random_.choice(models), random_.random() < 0.3
         disk = Disk(built, root, state)
-        wrong += _round(disk, random_, volume, options=Cut(model, torn, interrupted, case >= MORE_CALLS_FROM))
+        wrong += _round(disk, random_, volume, options=Cut(model, torn, interrupted, case))
         if wrong or volume.flushed_in_part:
             break
     return wrong
@@ -273,7 +275,7 @@ class Cut(NamedTuple):
     model: str
     torn: bool
     interrupted: bool
-    more_calls: bool
+    case: int
 
 
 def play_and_foretell(play: Callable[[Sequence[str]], list[int]], program: Program, lines: Sequence[str]) -> list[str]:
@@ -293,8 +295,8 @@ def play_and_foretell(play: Callable[[Sequence[str]], list[int]], program: Progr
 
 
 def _round(disk: Disk, random_: random.Random, volume: Volume, *, options: Cut) -> list[str]:
-    model, torn, interrupted, more_calls = options
-    lines, program = drawn(random_, volume, more_calls=more_calls), Program(volume)
+    model, torn, interrupted, case = options
+    lines, program = drawn(random_, volume, case=case), Program(volume)
     if wrong := play_and_foretell(disk.play, program, lines):
         return wrong
     seed = ["--torn", str(random_.randrange(1 << 32))] if torn else []

@@ -16,6 +16,9 @@
 #ifndef RWF_APPEND
 #define RWF_APPEND 16
 #endif
+#ifndef RWF_NOAPPEND
+#define RWF_NOAPPEND 32
+#endif
 
 /* Return a descriptor that the file's old content can be read from; it is `fd` itself where that is possible. */
 static long readable(int fd, long flags)
@@ -75,8 +78,6 @@ int change_begin(struct change *change, int fd, enum change_kind kind, int64_t o
             return 1;
     } else
         change->began_ns = clock_ns();
-    if (change->flushes)
-        change->settled = names_settled();
     if (log_lock(change->inode) != 0)
         return 0;
     while ((change->log = log_open(change->inode)) < 0) {
@@ -86,7 +87,7 @@ int change_begin(struct change *change, int fd, enum change_kind kind, int64_t o
     }
     raw_fstat(fd, &status); /* other threads may have changed the size before the lock was taken */
     uint64_t size = (uint64_t)status.st_size;
-    if (kind == CHANGE_WRITE && ((flags & O_APPEND) || (write_flags & RWF_APPEND)))
+    if (kind == CHANGE_WRITE && (((flags & O_APPEND) && !(write_flags & RWF_NOAPPEND)) || (write_flags & RWF_APPEND)))
         offset = status.st_size;
     else if (offset < 0)
         offset = raw(SYS_lseek, fd, 0, SEEK_CUR);
@@ -100,7 +101,7 @@ int change_begin(struct change *change, int fd, enum change_kind kind, int64_t o
         made.saved = made.length && made.length < size - made.offset ? made.length : size - made.offset;
     change->offset = made.offset;
     record(change, fd, flags, &made);
-    if (kind == CHANGE_GROW)
+    if (kind == CHANGE_GROW || kind == CHANGE_ZERO || (kind == CHANGE_SIZE && made.offset == 0))
         log_allocated(change->log);
     return 1;
 }
@@ -126,7 +127,7 @@ long change_end(struct change *change, long result)
     }
     log_unlock(change->inode);
     if (flushed)
-        log_file_flush(change->inode, &mark, change->settled, change->data_only);
+        log_file_flush(change->inode, &mark, change->data_only);
     if (change->counted)
         count_call(ON_WRITE, change->began_ns, 0, result > 0 ? (uint64_t)result : 0);
     if (change->flushes)

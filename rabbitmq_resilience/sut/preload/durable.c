@@ -5,9 +5,10 @@
  *
  * `ext4`: the journal is one sequence of transactions, and a flush commits the one that holds the last change of what
  * is flushed (fs/ext4/fsync.c; i_sync_tid, i_datasync_tid). So all operations before that change are durable. It is: of
- * a folder, the last operation on a name in it; of a file, the last operation that touched it, and the last change of
+ * a folder, the last operation on a name in it; of a file, the last operation that touched it, and the first change to
  * its size, if that is another one than at the last flush; of its data alone (fdatasync, O_DSYNC), only the latter. A
- * write that leaves the size may change nothing that is in the journal: also the time of the last change has steps.
+ * write that leaves the size may change nothing that is in the journal: also the time of the last change has steps. A
+ * size that comes back may never have been another one there, as blocks are allocated late.
  *
  * `ordered`: a flush makes durable only what was asked for, and what that depends on, as a file system with a journal
  * of single files may do (Pillai and others, "All File Systems Are Not Created Equal", OSDI 2014). Of a folder, these
@@ -20,8 +21,10 @@
  *   - on names in a folder that it removes or replaces.
  *
  * In the last two, a rename that replaces a file lets the data that a new file had then be written first (ext4, option
- * auto_da_alloc), so that this data is durable with it. A file is new until it is flushed or given blocks: ext4 writes
- * only if a block is still to be allocated. Under a new name, and what is written later, needs a flush of its own. */
+ * auto_da_alloc), so that this data is durable with it. A file is new until it is flushed or given blocks (by such a
+ * rename, by fallocate, or when it is closed after it was cut to nothing): ext4 writes only if a block is still to be
+ * allocated. Under a new name, and what is written later, needs a flush of its own. That the system itself may write a
+ * file back, and so allocate its blocks, is not followed. */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +36,7 @@ struct operation *operations;
 int changes_count, operations_count;
 const char *const model_names[MODELS] = {[ORDERED] = "ordered", [EXT4] = "ext4", [POSIX] = "posix"};
 
-/* What flushes of folders, and of all, commit; those of files are in control->committed. */
+/* Operations that ended before this number are committed (ext4). */
 static uint64_t committed;
 
 static void commit(uint64_t number)
@@ -45,7 +48,8 @@ static void commit(uint64_t number)
 int operation_begin(const struct name_record *record)
 {
     operations = grown(operations, operations_count, sizeof *operations);
-    operations[operations_count] = (struct operation){.number = record->number, .kind = record->kind,
+    operations[operations_count] = (struct operation){.number = record->number, .ended = record->ended,
+                                                      .kind = record->kind,
                                                       .keeps_data = record->keeps_data, .changes = {NONE, NONE},
                                                       .nodes = {NONE, NONE}, .previous_touch = {NONE, NONE},
                                                       .removed_inside = {NONE, NONE}};
@@ -125,11 +129,11 @@ static void make_durable(int wanted)
 void flush_folder(int folder, uint64_t number)
 {
     uint64_t before = nodes[folder].synced;
-    for (int at = nodes[folder].last_inside; at != NONE && operations[at].number >= before;
+    for (int at = nodes[folder].last_inside; at != NONE && operations[at].ended >= before;
          at = previous_inside(at, folder))
-        if (operations[at].number < number) {
+        if (operations[at].ended < number) {
             make_durable(at);
-            commit(operations[at].number + 1);
+            commit(operations[at].ended + 1);
         }
     if (before < number)
         nodes[folder].synced = number;
@@ -138,16 +142,18 @@ void flush_folder(int folder, uint64_t number)
 void flush_file(int file, uint64_t number)
 {
     int at = nodes[file].last_touch;
-    while (at != NONE && operations[at].number >= number)
+    while (at != NONE && operations[at].ended >= number)
         at = operations[at].previous_touch[operations[at].nodes[0] == file ? 0 : 1];
-    if (at != NONE)
-        make_durable(at);
+    if (at == NONE)
+        return;
+    make_durable(at);
+    commit(operations[at].ended + 1);
 }
 
 void flush_all(uint64_t number)
 {
     for (int at = 0; at < operations_count; at++)
-        if (operations[at].number < number)
+        if (operations[at].ended < number)
             make_durable(at);
     for (int node = 0; node < nodes_count; node++)
         if (nodes[node].is_folder && nodes[node].synced < number)
@@ -163,7 +169,7 @@ static void keep_operations(enum model model)
         struct operation *operation = &operations[at];
         struct node *file = &nodes[operation->nodes[0]];
         if (model == EXT4)
-            operation->durable = operation->number < committed;
+            operation->durable = operation->ended < committed;
         if (operation->durable && operation->keeps_data && file->flushed < operation->number)
             file->flushed = operation->number;
     }
@@ -172,7 +178,7 @@ static void keep_operations(enum model model)
 static int is_durable(const struct name_change *change, enum model model)
 {
     const struct operation *operation = &operations[change->operation];
-    return model == POSIX ? operation->number < nodes[entries[change->entry].folder].synced : operation->durable;
+    return model == POSIX ? operation->ended < nodes[entries[change->entry].folder].synced : operation->durable;
 }
 
 /* Return whether a folder can be reached from "/" after the cut. */

@@ -128,15 +128,13 @@ int log_make(uint64_t inode, uint64_t named, uint64_t created)
     return done == sizeof head ? (int)moved : -ENOSPC;
 }
 
-int log_named(uint64_t inode, uint64_t number, uint64_t *before)
+int log_named(uint64_t inode, uint64_t number)
 {
-    *before = 0;
     long log = log_open(inode);
     if (log == -ENOENT)
         return log_make(inode, number, 0);
     if (log < 0)
         return (int)log;
-    raw(SYS_pread64, log, before, sizeof *before, offsetof(struct log_head, named));
     raw(SYS_pwrite64, log, &number, sizeof number, offsetof(struct log_head, named));
     raw(SYS_close, log);
     return 0;
@@ -207,25 +205,26 @@ int log_mark_end(uint64_t inode, uint64_t size, struct log_mark *mark)
         return (int)log;
     raw(SYS_pread64, log, &head, sizeof head, 0);
     *mark = (struct log_mark){.number = next_number(), .cuts = head.cuts, .end = size_of(log), .named = head.named,
-                              .pending_names = head.named > head.named_flushed, .first = UINT64_MAX};
-    uint64_t since = atomic_load(&control->all_flushed), flushed_size = size, before = size, changed = 0, next;
+                              .pending_names = head.named > head.named_flushed,
+                              .in_operation = atomic_load(&control->names_open) != 0, .first = UINT64_MAX};
+    uint64_t since = atomic_load(&control->all_flushed), flushed_size = size, changed = 0, next;
     for (uint64_t at = sizeof head; (next = log_next(log, mark->end, at, &record)); at = next) {
         if (record.number < since)
             continue;
         if (!changed)
             flushed_size = record.old_size;
-        else if (record.old_size != before)
+        else if (record.old_size == size && !mark->resized)
             mark->resized = changed;
         if (record.kind == CHANGE_WRITE && record.offset < mark->first)
             mark->first = record.offset;
         if (record.kind == CHANGE_WRITE && record.offset + record.length > mark->last)
             mark->last = record.offset + record.length;
-        before = record.old_size, changed = record.number;
+        changed = record.number;
     }
-    if (before != size)
-        mark->resized = changed;
     if (flushed_size == size)
         mark->resized = 0;
+    else if (!mark->resized)
+        mark->resized = changed;
     raw(SYS_close, log);
     return 0;
 }

@@ -14,7 +14,7 @@ struct log_head {
     uint64_t cuts;          /* how often records were removed */
     uint64_t named;         /* the number of the last operation on a name of the file */
     uint64_t named_flushed; /* the value of `named` at the last flush of the file that is in the log of names */
-    uint64_t created;       /* the operation that created the file; 0 once it was flushed or got blocks by fallocate */
+    uint64_t created;       /* the operation that created the file; 0 once it was flushed or may have got blocks */
 };
 
 /* What changes: bytes; the size, with `offset` as the new one; the size if it is smaller than `offset`; bytes to zeros. */
@@ -31,9 +31,9 @@ struct change_record {
 /* A file's records at the beginning of a flush, and the number of that moment. */
 struct log_mark {
     uint64_t number, cuts, end, named;
-    uint64_t resized;     /* the last change of the size, 0 if that is as it was at the last flush */
+    uint64_t resized;     /* when it got its size, 0 if that is as it was at the last flush */
     uint64_t first, last; /* the writes that are not flushed lie between these places */
-    int pending_names;
+    int pending_names, in_operation; /* in_operation: the last operation on names may not have ended */
 };
 
 /* Take the lock of a file's log. Return 0, or -1 if this thread has a lock of that stripe. */
@@ -46,11 +46,10 @@ long log_open(uint64_t inode);
 int log_make(uint64_t inode, uint64_t named, uint64_t created);
 /* Return whether the file was created, and neither flushed nor given blocks since. The lock must be held. */
 int log_is_new(uint64_t inode);
-/* Note that the file was given blocks. */
+/* Note that the file was given blocks, or is when it is closed. */
 void log_allocated(long log);
-/* Note an operation on a name of the file; its log is made if there is none. `before` gets the number of the former
- * operation, 0 if there was none. */
-int log_named(uint64_t inode, uint64_t number, uint64_t *before);
+/* Note an operation on a name of the file; its log is made if there is none. */
+int log_named(uint64_t inode, uint64_t number);
 /* Append a record, and copy its old bytes from the readable file `from`. Return its place, or a negative error. */
 long log_append(long log, const struct change_record *record, int from);
 /* Correct the record at `place` after a short write, or remove it if nothing was written. */

@@ -5,27 +5,24 @@
 #include "library.h"
 #include "raw_calls.h"
 
-/* Commit the journal of ext4: it then holds all operations on names with a lower number. */
-static void commit(uint64_t number)
+/* Commit the journal of ext4 for the size of a file. */
+static void commit(uint64_t resized)
 {
     uint64_t before = atomic_load(&control->committed);
-    while (before < number && !atomic_compare_exchange_weak(&control->committed, &before, number))
+    while (before < resized && !atomic_compare_exchange_weak(&control->committed, &before, resized))
         ;
 }
 
-void log_file_flush(uint64_t inode, const struct log_mark *mark, uint64_t settled, int data_only)
+void log_file_flush(uint64_t inode, const struct log_mark *mark, int data_only)
 {
-    uint64_t changed = data_only ? 0 : mark->named + 1;
-    if (changed < mark->resized)
-        changed = mark->resized;
-    commit(changed < settled ? changed : settled);
     struct name_record record = {.kind = FLUSH_FILE, .state = DONE, .inode = inode};
     record.number = data_only ? mark->resized : mark->number;
+    commit(mark->resized);
     if (!mark->pending_names || !record.number || names_lock() != 0)
         return;
     if (names_append(&record, NULL, NULL) != 0)
         count_not_followed(NF_UNLOGGED);
-    else if (mark->named < record.number && log_lock(inode) == 0) {
+    else if (!mark->in_operation && mark->named < record.number && log_lock(inode) == 0) {
         log_names_flushed(inode, mark->named);
         log_unlock(inode);
     }
@@ -36,7 +33,6 @@ static long flush_file(long number, int fd, uint64_t inode)
 {
     struct log_mark mark;
     struct stat status;
-    uint64_t settled = names_settled();
     if (log_lock(inode) != 0)
         return raw(number, fd);
     int marked = raw_fstat(fd, &status) == 0 && log_mark_end(inode, (uint64_t)status.st_size, &mark) == 0;
@@ -46,7 +42,7 @@ static long flush_file(long number, int fd, uint64_t inode)
         return result;
     log_flushed(inode, &mark);
     log_unlock(inode);
-    log_file_flush(inode, &mark, settled, number == SYS_fdatasync);
+    log_file_flush(inode, &mark, number == SYS_fdatasync);
     return result;
 }
 
@@ -54,9 +50,9 @@ static long flush_folder(long number, int fd)
 {
     struct stat status, there;
     struct place place;
-    struct name_record record = {.kind = FLUSH_FOLDER, .state = DONE, .number = names_settled()};
+    struct name_record record = {.kind = FLUSH_FOLDER, .state = DONE, .number = next_number()};
     long result = raw(number, fd);
-    if (result < 0 || !record.number || atomic_load(&control->last_name) == 0 || names_lock() != 0)
+    if (result < 0 || atomic_load(&control->last_name) == 0 || names_lock() != 0)
         return result;
     memset(&place, 0, sizeof place);
     /* A folder that was removed in the meantime has no path, and nothing in it can be kept. */

@@ -48,14 +48,13 @@ long follow_mkdir(int folder_fd, const char *path, unsigned mode);
 long follow_flush(long number, int fd);
 /* Do a flush of all files: by SYS_sync, or by SYS_syncfs of the file system of `fd`. */
 long follow_flush_all(long number, int fd);
-/* Log that a flush of a file, marked at its beginning, has made its names durable, and has committed all operations
- * that had ended at `settled` and came before its last change of names or size; of data alone: of size. */
-void log_file_flush(uint64_t inode, const struct log_mark *mark, uint64_t settled, int data_only);
+/* Log that a flush of a file, marked at its beginning, has made its names durable. One of data alone does so for the
+ * operations before the change of its size. */
+void log_file_flush(uint64_t inode, const struct log_mark *mark, int data_only);
 
 /* A change of a file's content that has begun. */
 struct change {
     uint64_t inode, offset, length, began_ns;
-    uint64_t settled; /* if it flushes: see names_settled */
     long log, place;
     enum change_kind kind;
     int fd, error, failed_on, flushes, data_only, counted;

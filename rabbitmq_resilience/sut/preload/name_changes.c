@@ -40,23 +40,19 @@ static void let_go(uint64_t inode)
 static int begin(struct name_record *record, const struct place *first, const struct place *second)
 {
     record->state = BEGUN;
-    record->number = next_number();
     if (names_append(record, first, second) == 0)
         return 1;
     count_not_followed(NF_UNLOGGED);
     return 0;
 }
 
-/* Note an operation on a name of a file before it is done; if it fails, the number that is returned is noted again. */
-static uint64_t note_named(const struct stat *status, uint64_t number)
+static void note_named(const struct stat *status, uint64_t number)
 {
-    uint64_t before = 0;
     if (S_ISREG(status->st_mode) && log_lock(status->st_ino) == 0) {
-        if (log_named(status->st_ino, number, &before) != 0)
+        if (log_named(status->st_ino, number) != 0)
             count_not_followed(NF_UNLOGGED);
         log_unlock(status->st_ino);
     }
-    return before;
 }
 
 static int is_new(const struct stat *status)
@@ -68,11 +64,24 @@ static int is_new(const struct stat *status)
     return new;
 }
 
+/* Note that a rename has given a new file blocks. */
+static void note_allocated(const struct stat *status)
+{
+    if (log_lock(status->st_ino) != 0)
+        return;
+    long log = log_open(status->st_ino);
+    if (log >= 0) {
+        log_allocated(log);
+        raw(SYS_close, log);
+    }
+    log_unlock(status->st_ino);
+}
+
 /* Create what `call` creates at `path`, with the lock of names held. */
 static long create(enum name_kind kind, const struct place *place, const char *path, long number, const long call[4])
 {
     struct stat status;
-    struct name_record record = {.kind = (uint8_t)kind};
+    struct name_record record = {.kind = (uint8_t)kind, .number = next_number()};
     int begun = begin(&record, place, NULL);
     long result = raw(number, call[0], call[1], call[2], call[3]);
     int known = result >= 0 && raw_lstat(path, &status) == 0;
@@ -204,16 +213,14 @@ long follow_link(int from_fd, const char *from, int to_fd, const char *to, int f
             count_not_followed(flags && arrives ? NF_TMPFILE : NF_ACROSS);
         return result;
     }
-    int begun = 0, known = raw_lstat(full, &status) == 0;
-    uint64_t before = 0;
-    if (known) {
-        struct name_record record = {.kind = NAME_LINK, .inode = status.st_ino, .is = attributes_of(&status)};
+    int begun = 0;
+    if (raw_lstat(full, &status) == 0) {
+        struct name_record record = {
+            .kind = NAME_LINK, .number = next_number(), .inode = status.st_ino, .is = attributes_of(&status)};
         begun = begin(&record, &place, &source);
-        before = note_named(&status, record.number);
+        note_named(&status, record.number);
     }
     long result = raw(SYS_linkat, from_fd, from, to_fd, to, flags);
-    if (known && result < 0)
-        note_named(&status, before);
     if (begun)
         names_complete(result < 0 ? VOID : DONE, 0);
     names_unlock();
@@ -228,20 +235,17 @@ long follow_unlink(int folder_fd, const char *path, int flags)
     if (!control || !place_of(folder_fd, path, &place) || place_path(full, &place) != 0 || names_lock() != 0)
         return raw(SYS_unlinkat, folder_fd, path, flags);
     int begun = 0, held = 0;
-    uint64_t before = 0;
-    int known = raw_lstat(full, &status) == 0 && !!S_ISDIR(status.st_mode) == !!(flags & AT_REMOVEDIR);
-    if (known) {
-        struct name_record record = {.kind = NAME_UNLINK, .inode = status.st_ino, .is = attributes_of(&status)};
+    if (raw_lstat(full, &status) == 0 && !!S_ISDIR(status.st_mode) == !!(flags & AT_REMOVEDIR)) {
+        struct name_record record = {
+            .kind = NAME_UNLINK, .number = next_number(), .inode = status.st_ino, .is = attributes_of(&status)};
         if (flags & AT_REMOVEDIR)
             record.kind = NAME_RMDIR;
         else
             held = hold(full, status.st_ino);
         begun = begin(&record, &place, NULL);
-        before = note_named(&status, record.number);
+        note_named(&status, record.number);
     }
     long result = raw(SYS_unlinkat, folder_fd, path, flags);
-    if (known && result < 0)
-        note_named(&status, before);
     if (begun)
         names_complete(result < 0 ? VOID : DONE, 0);
     if (held && result < 0)
@@ -269,29 +273,26 @@ long follow_rename(int from_fd, const char *from, int to_fd, const char *to, uns
     }
     if (!within || names_lock() != 0)
         return raw(SYS_renameat2, from_fd, from, to_fd, to, flags);
-    int begun = 0, held = 0, replaces = raw_lstat(new_path, &replaced) == 0;
-    uint64_t before = 0, replaced_before = 0;
-    int changes = raw_lstat(old_path, &status) == 0 && status.st_ino != replaced.st_ino; /* of one file: nothing does */
-    if (changes) {
-        struct name_record record = {.kind = NAME_RENAME, .inode = status.st_ino, .is = attributes_of(&status)};
+    int begun = 0, held = 0, keeps_data = 0, replaces = raw_lstat(new_path, &replaced) == 0;
+    if (raw_lstat(old_path, &status) == 0 && status.st_ino != replaced.st_ino) { /* of one file: nothing changes */
+        struct name_record record = {
+            .kind = NAME_RENAME, .number = next_number(), .inode = status.st_ino, .is = attributes_of(&status)};
         if (replaces) {
             record.replaced = replaced.st_ino;
             record.replaced_is = attributes_of(&replaced);
-            record.keeps_data = (uint8_t)is_new(&status);
+            keeps_data = is_new(&status);
+            record.keeps_data = (uint8_t)keeps_data;
             if (!S_ISDIR(replaced.st_mode) && !(flags & RENAME_NOREPLACE))
                 held = hold(new_path, replaced.st_ino);
         }
         begun = begin(&record, &source, &place);
-        before = note_named(&status, record.number);
+        note_named(&status, record.number);
         if (replaces)
-            replaced_before = note_named(&replaced, record.number);
+            note_named(&replaced, record.number);
     }
     long result = raw(SYS_renameat2, from_fd, from, to_fd, to, flags);
-    if (changes && result < 0) {
-        note_named(&status, before);
-        if (replaces)
-            note_named(&replaced, replaced_before);
-    }
+    if (keeps_data && result == 0)
+        note_allocated(&status);
     if (begun)
         names_complete(result < 0 ? VOID : DONE, 0);
     if (held && result < 0)

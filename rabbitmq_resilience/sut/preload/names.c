@@ -32,15 +32,6 @@ void names_unlock(void)
     lock_leave(&control->names);
 }
 
-uint64_t names_settled(void)
-{
-    if (names_lock() != 0)
-        return 0;
-    uint64_t number = next_number();
-    names_unlock();
-    return number;
-}
-
 int place_path(char path[PATH_MAX], const struct place *place)
 {
     size_t folder = strlen(place->folder), name = strlen(place->name);
@@ -87,7 +78,7 @@ int names_append(struct name_record *record, const struct place *first, const st
 
 void names_complete(enum record_state state, uint64_t inode)
 {
-    uint64_t place = atomic_load(&control->names_open) - 1;
+    uint64_t place = atomic_load(&control->names_open) - 1, ended = next_number();
     uint8_t byte = (uint8_t)state;
     long file = names_file();
     if (file < 0) {
@@ -96,6 +87,7 @@ void names_complete(enum record_state state, uint64_t inode)
     }
     if (inode)
         raw(SYS_pwrite64, file, &inode, sizeof inode, place + offsetof(struct name_record, inode));
+    raw(SYS_pwrite64, file, &ended, sizeof ended, place + offsetof(struct name_record, ended));
     raw(SYS_pwrite64, file, &byte, 1, place + offsetof(struct name_record, state));
     raw(SYS_close, file);
     atomic_store(&control->names_open, 0);

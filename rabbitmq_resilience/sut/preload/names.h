@@ -36,7 +36,8 @@ struct attributes {
 struct name_record {
     uint32_t bytes; /* of the record with its texts */
     uint8_t kind, state, keeps_data, unused;
-    uint64_t number;
+    uint64_t number; /* of the moment before the operation */
+    uint64_t ended;  /* and after it; only what began later can have flushed it */
     uint64_t inode, replaced; /* replaced: the file that had the new name of a rename, 0 if none */
     struct attributes is, replaced_is;
     uint16_t lengths[4]; /* of the texts behind the record: folder and name of places[0] and of places[1] */
@@ -45,8 +46,6 @@ struct name_record {
 /* Take the lock of names, and complete what a killed process left. Return 0, or -1 if this thread has it. */
 int names_lock(void);
 void names_unlock(void);
-/* Return a number below which each operation on names has ended, or 0 if this thread has the lock. */
-uint64_t names_settled(void);
 /* Write the path of a place. Return 0, or -1 if it is too long. */
 int place_path(char path[PATH_MAX], const struct place *place);
 /* Append a record with up to two places; it is completed unless its state is BEGUN. Return 0 or a negative error. */

@@ -16,7 +16,7 @@
 #include <sys/stat.h>
 
 #define STATE_MAGIC 0x646b6631u
-#define STATE_VERSION 4u
+#define STATE_VERSION 5u
 #define CONTROL_BYTES 16384
 #define STRIPES 64
 #define GLOB_BYTES 256
@@ -83,7 +83,7 @@ struct control {
     _Atomic uint64_t names_open;  /* 1 + the place of the record whose operation has begun, 0 if none */
     _Atomic uint64_t last_name;   /* the number of the last name operation, 0 if the log has none */
     _Atomic uint64_t all_flushed; /* all data with a lower number is flushed: sync() */
-    _Atomic uint64_t committed;   /* a flush of a file commits name operations with a lower number (ext4) */
+    _Atomic uint64_t committed;   /* for the size of a file, operations that ended before this number (ext4) */
     _Atomic uint64_t bytes;
     struct kind_counters writes, flushes;
     _Atomic uint64_t not_followed[NF_COUNT];

@@ -42,7 +42,7 @@ struct name_change {
 };
 
 struct operation {
-    uint64_t number;
+    uint64_t number, ended; /* of the moments before and after it */
     uint8_t kind;
     int durable, keeps_data;
     int changes[2], nodes[2], previous_touch[2];
