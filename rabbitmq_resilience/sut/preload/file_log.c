@@ -204,9 +204,10 @@ int log_mark_end(uint64_t inode, uint64_t size, struct log_mark *mark)
     if (log < 0)
         return (int)log;
     raw(SYS_pread64, log, &head, sizeof head, 0);
+    int in_operation = atomic_load(&control->names_open) != 0; /* looked at before the number is taken */
     *mark = (struct log_mark){.number = next_number(), .cuts = head.cuts, .end = size_of(log), .named = head.named,
-                              .pending_names = head.named > head.named_flushed,
-                              .in_operation = atomic_load(&control->names_open) != 0, .first = UINT64_MAX};
+                              .pending_names = head.named > head.named_flushed, .in_operation = in_operation,
+                              .first = UINT64_MAX};
     uint64_t since = atomic_load(&control->all_flushed), flushed_size = size, changed = 0, next;
     for (uint64_t at = sizeof head; (next = log_next(log, mark->end, at, &record)); at = next) {
         if (record.number < since)
