@@ -38,9 +38,9 @@ class PowerCut(PreloadedFault, ProcessStep):
     flush of its file or its folder; a flush by fdatasync counts only if the file's size has changed. A rename is kept
     as a whole or not at all. If it replaces a file, it is not kept before the data that the renamed file had then, if
     that one is new (option ``auto_da_alloc`` of ext4); a file that is renamed to a new name may be empty.
-    ``ext4``: as it is with ``data=ordered`` (Linux kernel documentation, "ext4 General Information"). It has one
-    journal, so each flush also keeps all operations on names before the change that is flushed; otherwise as
-    ``ordered``.
+    ``ext4``: what ext4 keeps with ``data=ordered`` (Linux kernel documentation, "ext4 General Information"). It has one
+    journal, so each flush of a changed file or folder also keeps all operations on names before that change; for the
+    rest, as ``ordered``.
     ``posix``: nothing is kept but what was flushed; a name is flushed with its folder only (POSIX, ``fsync``; Pillai
     et al., "All File Systems Are Not Created Equal", OSDI 2014). With ``torn``, a part of what was not flushed stays:
     for each file, the writes up to one that the seed chooses, and of this one a number of whole sectors of 512 bytes.
