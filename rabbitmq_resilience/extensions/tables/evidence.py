@@ -29,7 +29,7 @@ FAMILIES = {
     r"|The reply to a subscription comes late|A consumer that is made once loses its connection), |^An application ",
     "random schedules": r"^Random",
     "upgrades, by the version before": r"\bupgraded?\b|^Two versions",
-    POWER: r"los(es|e) power|^The disk of a (leader's node|follower) is slow|^The log of a leader's node|is damaged",
+    POWER: r"los(es|e|t) power|^The disk of a (leader's node|follower) is slow|^The log of a leader's node|is damaged",
     "rolling restarts": r"[Rr]olling restart",
     "connections of clients": r"^(Consumer|Publisher) |to a consumer|Exclusive queues|Queues expire",
     "backlogs, memory, CPU, disks": r"slow|backlog|Publishers peak|million messages|runs out of|loses its disk"
